@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Blocks: who uses them, which are free, when they come back.
+ *
+ * Two kinds of references keep a data block:
+ *  - tree references: mappings that the tree (as the running transaction sees
+ *    it) holds. The bitmap bit is set while there is at least one; a share item
+ *    counts them from two on.
+ *  - memory references: mappings in a dirty segment map that are not in the
+ *    tree yet, pins of a dedup candidate or of a clone under way. Never on disk.
+ *
+ * Life of a block:
+ *	free --alloc--> reserved --map--> live --last reference dropped--> quarantined --> free
+ *	                reserved --unreserve--> free (the write failed and the queue is known to be through)
+ * A quarantined block comes back when (1) the transaction in which it lost its
+ * last reference is durable, (2) every reader that started before is through,
+ * (3) its discard, if any, has completed. A metadata block comes back when no
+ * live journal group can hold an image of it.
+ *
+ * Per group and only once it is used: bitmaps `busy` (not free in any sense),
+ * `tree` (the bitmap block's content) and `meta`, and an array of memory
+ * reference counts. Lock: one of a few alloc locks, by group; innermost in the
+ * lock order. Functions marked [txn] run in a transaction, the others in any
+ * thread under no lock but the inode lock, unless they do I/O (a `q` argument:
+ * no lock at all).
+ */
+#ifndef NVEFS_STORE_ALLOC_H
+#define NVEFS_STORE_ALLOC_H
+
+#include "store/store.h"
+
+/* Where a writer goes on allocating; one per worker. Zero-initialise, set `seed` to spread workers. */
+struct nvefs_alloc_cursor {
+	uint32_t seed;
+	uint32_t group;
+	uint64_t next_pblk;
+	uint64_t end_pblk; /* of the run reserved for this cursor's sequence */
+};
+
+/*
+ * Reserve up to `want` contiguous blocks for data: whole IU-aligned free runs
+ * first, behind the cursor, then smaller holes. Leaves the metadata reserve
+ * alone. May load bitmaps on q. -ENOSPC: nothing free now; *ret_more (may be
+ * NULL) tells whether quarantined blocks will come back after a commit.
+ */
+int nvefs_alloc_data(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_alloc_cursor *c,
+		     uint32_t want, uint64_t *ret_pblk, uint32_t *ret_got, bool *ret_more);
+/* Reserved, but not written: free again at once. */
+void nvefs_block_unreserve(struct nvefs_store *st, uint64_t pblk, uint32_t count);
+/* Reserved, but in an unknown state (a write timed out): out of use until the next mount. */
+void nvefs_block_retire(struct nvefs_store *st, uint64_t pblk, uint32_t count);
+
+/* Reserved and completely written: one memory reference each. */
+void nvefs_block_map(struct nvefs_store *st, uint64_t pblk, uint32_t count);
+/*
+ * One more memory reference for a live data block. -ESTALE when it is not live
+ * (free, reserved, quarantined, metadata, out of range, group never used),
+ * -EMLINK when the count is at its limit.
+ */
+int nvefs_block_pin(struct nvefs_store *st, uint64_t pblk);
+/* The group's bitmap must be known before a pin can succeed; loads it. 0 or -errno. */
+int nvefs_block_pin_load(struct nvefs_store *st, struct nvefs_queue *q, uint64_t pblk);
+/* Drop a memory reference. True when it was the last reference of any kind: quarantined now. */
+bool nvefs_block_unpin(struct nvefs_store *st, uint64_t pblk);
+
+/* [txn] Everything that ref_up and ref_down of this block need is cached. 0, -EAGAIN, -EUCLEAN. */
+int nvefs_ref_prepare(struct nvefs_txn *t, uint64_t pblk);
+/* [txn] One more tree reference. The block is reserved-and-mapped or live. -EMLINK at the limit, -EUCLEAN. */
+int nvefs_ref_up(struct nvefs_txn *t, uint64_t pblk);
+/* [txn] One tree reference less; *ret_last (may be NULL): no reference of any kind is left. -EUCLEAN. */
+int nvefs_ref_down(struct nvefs_txn *t, uint64_t pblk, bool *ret_last);
+/* Dirty blocks per ref_up or ref_down at most. */
+uint32_t nvefs_ref_credits(const struct nvefs_store *st);
+/* Tree references of a block: 0, 1 or the share count. Meta lock. */
+int nvefs_ref_count(struct nvefs_store *st, uint64_t pblk, struct nvefs_miss *miss, uint32_t *ret_count);
+
+/* [txn] A block for metadata, bit set in this transaction; freed likewise. Used by the tree. */
+int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk);
+int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk);
+int nvefs_free_meta_prepare(struct nvefs_txn *t, uint64_t pblk);
+
+/*
+ * Promise that `blks` metadata blocks can be had later (a dirty segment map
+ * will need tree space when folded). -ENOSPC when they cannot. Give back with
+ * nvefs_alloc_unpledge.
+ */
+int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks);
+void nvefs_alloc_unpledge(struct nvefs_store *st, uint32_t blks);
+
+/*
+ * Readers: between enter and exit no block that was mapped at enter is used
+ * anew. Cheap; nests. The token is passed back.
+ */
+uint32_t nvefs_reader_enter(struct nvefs_store *st);
+void nvefs_reader_exit(struct nvefs_store *st, uint32_t token);
+
+/* One consistent view, in blocks: what df shows. avail excludes the reserve and pledges. */
+struct nvefs_space {
+	uint64_t total, free, avail, quarantined, reserved, meta_reserve, pledged;
+	uint64_t shared_blks, shared_refs; /* blocks with a share item; references saved by them */
+	uint64_t meta_blks, inodes;
+};
+void nvefs_space_get(struct nvefs_store *st, struct nvefs_space *ret);
+
+/*
+ * Discard free runs of at least min_blks within [start, start + count), aligned
+ * inwards to the device's granularity; a run is out of reach of allocation
+ * while its discard is in flight; quarantined blocks are left alone.
+ */
+int nvefs_alloc_trim(struct nvefs_store *st, struct nvefs_queue *q, uint64_t start, uint64_t count,
+		     uint64_t min_blks, uint64_t *ret_blks);
+
+/* ---- For the store itself (journal.c, store.c) ---- */
+int nvefs_alloc_init(struct nvefs_store *st, struct nvefs_queue *q); /* at open: group counts */
+void nvefs_alloc_done(struct nvefs_store *st);
+/*
+ * Commit thread, outside locks: transactions up to `durable` are durable, and
+ * the journal holds groups from `tail` on only. Discards (on q) and frees what
+ * may come back.
+ */
+void nvefs_alloc_release(struct nvefs_store *st, struct nvefs_queue *q, uint64_t durable, uint64_t tail);
+/* [txn begin] The allocator can serve `blks` metadata blocks without I/O. 0, -EAGAIN, -ENOSPC. */
+int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_flags, struct nvefs_miss *miss);
+
+#endif

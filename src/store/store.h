@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The store: metadata blocks under transactions, on a device.
+ *
+ * All metadata in memory (cached blocks, tree, root, the running transaction)
+ * is guarded by one reader-writer lock, the *meta lock*. It is only held for
+ * work in memory. Whoever needs a block that is not cached gets -EAGAIN and a
+ * filled nvefs_miss, drops the lock, calls nvefs_store_load and starts over
+ * ("drop, read, look again"):
+ *
+ *	do {
+ *		nvefs_store_rdlock(st);
+ *		err = ...lookups, with &miss...;
+ *		nvefs_store_rdunlock(st);
+ *	} while (err == -EAGAIN && !(err = nvefs_store_load(st, q, &miss)) && (err = -EAGAIN));
+ *
+ * (nvefs_store_retry does the second half of that condition.)
+ *
+ * A change is made between nvefs_txn_begin, which returns with the meta lock
+ * held for writing, and nvefs_txn_end: it is atomic against other threads and
+ * against a power cut. Inside, do every lookup and *_prepare call first; they
+ * may answer -EAGAIN, and nothing may have been changed by then. After the
+ * first change nothing asks for I/O any more.
+ *
+ * Order of durability: see src/store/journal.h. Lock order: src/README.md.
+ */
+#ifndef NVEFS_STORE_STORE_H
+#define NVEFS_STORE_STORE_H
+
+#include <nvefs/device.h>
+#include <nvefs/format.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/list.h"
+#include "base/thread.h"
+#include "format/super.h"
+
+struct nvefs_store;
+
+/* A metadata block that must be read first. */
+struct nvefs_miss {
+	uint64_t pblk;
+	uint64_t txn;  /* expected hdr.txn; 0: not known */
+	uint16_t type; /* enum nvefs_block_type */
+};
+
+/*
+ * The layer above. Called by the commit thread, outside any lock: fold what is
+ * dirty in memory (segment maps, inodes) into the tree by transactions of its
+ * own on queue `q`. Called before each commit that was asked for by time,
+ * pressure or nvefs_commit_request with fold = true. 0 or -errno.
+ */
+typedef int nvefs_fold_fn(void *arg, struct nvefs_queue *q);
+
+struct nvefs_store_opts {
+	bool read_only;	       /* never writes, except recovery */
+	bool no_recovery;      /* with read_only: ignore the journal */
+	bool replay_in_memory; /* with read_only: apply the journal to the cache, write nothing */
+	bool discard;	       /* discard freed blocks before they are used again */
+	bool fua_commit;       /* commit block by FUA in place of the second Flush */
+	uint64_t cache_bytes;  /* clean metadata kept; 0: default */
+	uint64_t commit_interval_ns; /* 0: default, 5 s */
+	nvefs_fold_fn *fold;   /* may be NULL */
+	void *fold_arg;
+};
+
+/*
+ * Read superblock, recover the journal, read the root block. The device stays
+ * the caller's. -EUCLEAN (damaged), -EMEDIUMTYPE (no nvefs here), -ENOTSUP
+ * (newer version or feature), -EROFS (must recover but cannot), -EIO ...
+ */
+int nvefs_store_open(struct nvefs_dev *dev, const struct nvefs_store_opts *opts,
+		     struct nvefs_store **ret_st, struct nvefs_error *err);
+/* Start / stop the commit thread. Stop commits and checkpoints all, so that the journal is empty. */
+int nvefs_store_start(struct nvefs_store *st);
+int nvefs_store_stop(struct nvefs_store *st);
+/* Frees without writing anything. NULL is fine. */
+void nvefs_store_free(struct nvefs_store *st);
+
+const struct nvefs_super *nvefs_store_super(const struct nvefs_store *st);
+struct nvefs_dev *nvefs_store_dev(const struct nvefs_store *st);
+/* Rewrite all superblock slots, one after the other, each flushed (label). Not under the meta lock. */
+int nvefs_store_super_write(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_super *sb);
+
+/* The root record; guarded by the meta lock. Changing it needs a transaction, which writes it. */
+struct nvefs_root *nvefs_store_root(struct nvefs_store *st);
+
+void nvefs_store_rdlock(struct nvefs_store *st);
+void nvefs_store_rdunlock(struct nvefs_store *st);
+void nvefs_store_wrlock(struct nvefs_store *st);
+void nvefs_store_wrunlock(struct nvefs_store *st);
+
+/* Read the missing block into the cache. Not under the meta lock. 0, -EIO, -EUCLEAN, -ENOMEM. */
+int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss);
+/* For loops: true when *err was -EAGAIN and the block is there now; else false, *err the result. */
+bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss, int *err);
+
+/*
+ * Turn read-only for good: `why` is logged once. Later transactions get -EROFS.
+ * nvefs_store_error gives the first cause, 0 while all is well. Any thread, any lock.
+ */
+void nvefs_store_fail(struct nvefs_store *st, int err, const char *why);
+int nvefs_store_error(const struct nvefs_store *st);
+
+/* ---- Transactions ---- */
+
+struct nvefs_txn {
+	struct nvefs_store *st;
+	uint64_t id; /* of the running transaction */
+	struct nvefs_miss miss;
+};
+
+#define NVEFS_TXN_FREEING 1u /* frees space: may use the metadata reserve */
+
+/*
+ * Wait (outside locks) until the running transaction has room for `credits`
+ * more dirty blocks and that many free blocks can be had for new metadata;
+ * then return holding the meta lock for writing, with the metadata allocator
+ * ready. -EROFS, -ENOSPC, -EIO. `credits` must not exceed nvefs_txn_max_credits.
+ */
+int nvefs_txn_begin(struct nvefs_store *st, struct nvefs_queue *q, uint32_t credits, uint32_t flags,
+		    struct nvefs_txn *ret_txn);
+/* Drops the meta lock. */
+void nvefs_txn_end(struct nvefs_txn *t);
+uint32_t nvefs_txn_max_credits(const struct nvefs_store *st);
+
+/* ---- Durability ---- */
+
+/* The running transaction's number: what was changed until now is durable once that one is. Any thread. */
+uint64_t nvefs_txn_running(const struct nvefs_store *st);
+uint64_t nvefs_txn_durable(const struct nvefs_store *st);
+
+/*
+ * Ask for the running transaction to be committed soon and be told. With
+ * `fold` everything dirty in memory goes with it. `done` is called once, by
+ * the commit thread, outside locks: record and wake, nothing else. err: 0 or
+ * the error that ended writing. If the store is already durable up to `txn`
+ * and fold is false, done may be called before this returns.
+ */
+struct nvefs_commit_waiter {
+	struct nvefs_list link;
+	uint64_t txn; /* in: durable up to this one (0: the running one) */
+	bool fold;
+	int err;
+	void (*done)(struct nvefs_commit_waiter *w);
+};
+void nvefs_commit_request(struct nvefs_store *st, struct nvefs_commit_waiter *w);
+/* The same, blocking. Not from the commit thread. */
+int nvefs_commit_run(struct nvefs_store *st, bool fold);
+/* Hint: memory or space is short, commit soon, with folding. Never blocks. */
+void nvefs_commit_kick(struct nvefs_store *st);
+
+struct nvefs_store_stats {
+	uint64_t commits, commit_blks, checkpoints, checkpoint_blks, loads, recovered_txns, recovered_blks;
+	uint64_t journal_blks, journal_live_blks, cache_blks, cache_dirty_blks;
+	uint64_t txn_running, txn_durable;
+	uint64_t total_blks, free_blks, quarantined_blks, reserve_blks;
+};
+void nvefs_store_stats(struct nvefs_store *st, struct nvefs_store_stats *ret);
+
+#endif
