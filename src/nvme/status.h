@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The status field of an NVMe completion, without the phase tag (NVM Express
+ * base 2.0, section 3.3.3.2.1): SC in bits 7:0, SCT in 10:8, CRD in 12:11,
+ * More in 13, Do Not Retry in 14. The constants below hold SCT and SC. Pure.
+ */
+#ifndef NVEFS_NVME_STATUS_H
+#define NVEFS_NVME_STATUS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NVEFS_NVME_SC_MASK 0x00ffu
+#define NVEFS_NVME_SCT_MASK 0x0700u
+#define NVEFS_NVME_SCT_SHIFT 8
+#define NVEFS_NVME_STATUS_MASK 0x07ffu /* SCT and SC: what the constants are compared with */
+#define NVEFS_NVME_CRD_MASK 0x1800u
+#define NVEFS_NVME_CRD_SHIFT 11
+#define NVEFS_NVME_MORE 0x2000u
+#define NVEFS_NVME_DNR 0x4000u
+
+enum nvefs_nvme_status {
+	/* SCT 0: generic */
+	NVEFS_NVME_SC_SUCCESS = 0x000,
+	NVEFS_NVME_SC_INVALID_OPCODE = 0x001,
+	NVEFS_NVME_SC_INVALID_FIELD = 0x002,
+	NVEFS_NVME_SC_CID_CONFLICT = 0x003,
+	NVEFS_NVME_SC_DATA_TRANSFER = 0x004,
+	NVEFS_NVME_SC_POWER_LOSS = 0x005,
+	NVEFS_NVME_SC_INTERNAL = 0x006,
+	NVEFS_NVME_SC_ABORT_REQUESTED = 0x007,
+	NVEFS_NVME_SC_SQ_DELETED = 0x008,
+	NVEFS_NVME_SC_FUSED_FAILED = 0x009,
+	NVEFS_NVME_SC_FUSED_MISSING = 0x00a,
+	NVEFS_NVME_SC_INVALID_NS = 0x00b,
+	NVEFS_NVME_SC_SEQUENCE = 0x00c,
+	NVEFS_NVME_SC_SGL_SEGMENT = 0x00d,
+	NVEFS_NVME_SC_SGL_COUNT = 0x00e,
+	NVEFS_NVME_SC_SGL_DATA_LEN = 0x00f,
+	NVEFS_NVME_SC_SGL_META_LEN = 0x010,
+	NVEFS_NVME_SC_SGL_TYPE = 0x011,
+	NVEFS_NVME_SC_CMB_USE = 0x012,
+	NVEFS_NVME_SC_PRP_OFFSET = 0x013,
+	NVEFS_NVME_SC_ATOMIC_EXCEEDED = 0x014,
+	NVEFS_NVME_SC_OPERATION_DENIED = 0x015,
+	NVEFS_NVME_SC_SGL_OFFSET = 0x016,
+	NVEFS_NVME_SC_PREEMPT_ABORT = 0x01b,
+	NVEFS_NVME_SC_SANITIZE_FAILED = 0x01c,
+	NVEFS_NVME_SC_SANITIZE_RUNNING = 0x01d,
+	NVEFS_NVME_SC_NS_WRITE_PROTECTED = 0x020,
+	NVEFS_NVME_SC_INTERRUPTED = 0x021,
+	NVEFS_NVME_SC_TRANSIENT_TRANSPORT = 0x022,
+	NVEFS_NVME_SC_LOCKDOWN = 0x023,
+	NVEFS_NVME_SC_MEDIA_NOT_READY = 0x024,
+	NVEFS_NVME_SC_LBA_RANGE = 0x080,
+	NVEFS_NVME_SC_CAPACITY = 0x081,
+	NVEFS_NVME_SC_NS_NOT_READY = 0x082,
+	NVEFS_NVME_SC_RESERVATION = 0x083,
+	NVEFS_NVME_SC_FORMATTING = 0x084,
+	/* SCT 1: command specific */
+	NVEFS_NVME_SC_CQ_INVALID = 0x100,
+	NVEFS_NVME_SC_QID_INVALID = 0x101,
+	NVEFS_NVME_SC_QSIZE_INVALID = 0x102,
+	NVEFS_NVME_SC_ABORT_LIMIT = 0x103,
+	NVEFS_NVME_SC_ASYNC_EVENT_LIMIT = 0x105,
+	NVEFS_NVME_SC_VECTOR_INVALID = 0x108,
+	NVEFS_NVME_SC_LOG_PAGE_INVALID = 0x109,
+	NVEFS_NVME_SC_FORMAT_INVALID = 0x10a,
+	NVEFS_NVME_SC_QUEUE_DELETION = 0x10c,
+	NVEFS_NVME_SC_FEATURE_NOT_SAVEABLE = 0x10d,
+	NVEFS_NVME_SC_FEATURE_NOT_CHANGEABLE = 0x10e,
+	NVEFS_NVME_SC_FEATURE_NOT_NS = 0x10f,
+	NVEFS_NVME_SC_CONFLICTING_ATTRIBUTES = 0x180,
+	NVEFS_NVME_SC_INVALID_PI = 0x181,
+	NVEFS_NVME_SC_READ_ONLY_RANGE = 0x182,
+	NVEFS_NVME_SC_SIZE_LIMIT = 0x183,
+	/* SCT 2: media and data integrity */
+	NVEFS_NVME_SC_WRITE_FAULT = 0x280,
+	NVEFS_NVME_SC_READ_ERROR = 0x281,
+	NVEFS_NVME_SC_GUARD_CHECK = 0x282,
+	NVEFS_NVME_SC_APPTAG_CHECK = 0x283,
+	NVEFS_NVME_SC_REFTAG_CHECK = 0x284,
+	NVEFS_NVME_SC_COMPARE_FAILED = 0x285,
+	NVEFS_NVME_SC_ACCESS_DENIED = 0x286,
+	NVEFS_NVME_SC_UNWRITTEN = 0x287,
+	NVEFS_NVME_SC_STORAGE_TAG_CHECK = 0x288,
+	/* SCT 3: path related */
+	NVEFS_NVME_SC_PATH_INTERNAL = 0x300,
+	NVEFS_NVME_SC_ANA_LOSS = 0x301,
+	NVEFS_NVME_SC_ANA_INACCESSIBLE = 0x302,
+	NVEFS_NVME_SC_ANA_TRANSITION = 0x303,
+	NVEFS_NVME_SC_CTRL_PATH = 0x360,
+	NVEFS_NVME_SC_HOST_PATH = 0x370,
+	NVEFS_NVME_SC_HOST_ABORTED = 0x371,
+};
+
+/*
+ * The negative errno for a status field, 0 for success. Flags (CRD, More, DNR)
+ * are ignored, unknown codes are -EIO. -EILSEQ is a failed compare, -ENOSPC
+ * capacity exceeded, -EROFS write protection, -ERANGE an LBA out of range.
+ */
+int nvefs_nvme_status_errno(uint16_t status);
+/* A short text, for any value, never NULL. */
+const char *nvefs_nvme_status_text(uint16_t status);
+/* An error that the specification allows to succeed when tried again: DNR is clear. */
+bool nvefs_nvme_status_retryable(uint16_t status);
+
+/* The known codes in a row, for tables and tests; 0 when `index` is past the last (never success).
+ */
+uint16_t nvefs_nvme_status_known(size_t index);
+
+#endif
