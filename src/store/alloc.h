@@ -17,10 +17,10 @@
  * (3) its discard, if any, has completed. A metadata block comes back when no
  * live journal group can hold an image of it.
  *
- * Per group and only once it is used: bitmaps `busy` (not free in any sense),
- * `tree` (the bitmap block's content) and `meta`, and an array of memory
- * reference counts. Lock: one of a few alloc locks, by group; innermost in the
- * lock order. Functions marked [txn] run in a transaction, the others in any
+ * Per group 24 bytes; once it is used a bitmap `busy` (not free in any sense);
+ * and for each 64 blocks with something that the bitmap block on disk does not
+ * say (memory references, quarantine, metadata of this mount) a small record.
+ * Lock: one of a few alloc locks, by group; innermost in the lock order. Functions marked [txn] run in a transaction, the others in any
  * thread under no lock but the inode lock, unless they do I/O (a `q` argument:
  * no lock at all).
  */
@@ -69,7 +69,7 @@ int nvefs_ref_prepare(struct nvefs_txn *t, uint64_t pblk);
 int nvefs_ref_up(struct nvefs_txn *t, uint64_t pblk);
 /* [txn] One tree reference less; *ret_last (may be NULL): no reference of any kind is left. -EUCLEAN. */
 int nvefs_ref_down(struct nvefs_txn *t, uint64_t pblk, bool *ret_last);
-/* Dirty blocks per ref_up or ref_down at most. */
+/* Dirty blocks per ref_up or ref_down at most, group item and share item included. */
 uint32_t nvefs_ref_credits(const struct nvefs_store *st);
 /* Tree references of a block: 0, 1 or the share count. Meta lock. */
 int nvefs_ref_count(struct nvefs_store *st, uint64_t pblk, struct nvefs_miss *miss, uint32_t *ret_count);
@@ -89,12 +89,18 @@ void nvefs_alloc_unpledge(struct nvefs_store *st, uint32_t blks);
 
 /*
  * Readers: between enter and exit no block that was mapped at enter is used
- * anew. Cheap; nests. The token is passed back.
+ * anew. Cheap; nests. The token is passed back, from any thread. Never wait
+ * for a commit or for space inside: blocks do not come back meanwhile.
  */
 uint32_t nvefs_reader_enter(struct nvefs_store *st);
 void nvefs_reader_exit(struct nvefs_store *st, uint32_t token);
 
-/* One consistent view, in blocks: what df shows. avail excludes the reserve and pledges. */
+/*
+ * One consistent view, in blocks: what df shows. `free` counts what nothing
+ * refers to, quarantined blocks included (a commit gives them back), so that
+ * overwriting does not make it swing; `avail` is `free` without the metadata
+ * reserve and pledges. `reserved`: handed out, not mapped yet (not free).
+ */
 struct nvefs_space {
 	uint64_t total, free, avail, quarantined, reserved, meta_reserve, pledged;
 	uint64_t shared_blks, shared_refs; /* blocks with a share item; references saved by them */
@@ -110,16 +116,31 @@ void nvefs_space_get(struct nvefs_store *st, struct nvefs_space *ret);
 int nvefs_alloc_trim(struct nvefs_store *st, struct nvefs_queue *q, uint64_t start, uint64_t count,
 		     uint64_t min_blks, uint64_t *ret_blks);
 
-/* ---- For the store itself (journal.c, store.c) ---- */
-int nvefs_alloc_init(struct nvefs_store *st, struct nvefs_queue *q); /* at open: group counts */
-void nvefs_alloc_done(struct nvefs_store *st);
+/* ---- For the store itself (journal.c, txn.c, store.c) ---- */
+
+/* At open, after recovery: reads all group items. 0, -EUCLEAN, -ENOMEM, -EIO. */
+int nvefs_alloc_init(struct nvefs_store *st, struct nvefs_queue *q);
+void nvefs_alloc_done(struct nvefs_store *st); /* sets st->alloc to NULL; harmless when it was */
 /*
  * Commit thread, outside locks: transactions up to `durable` are durable, and
- * the journal holds groups from `tail` on only. Discards (on q) and frees what
- * may come back.
+ * the journal holds groups from `tail` on only (empty: tail is durable + 1).
+ * Discards (on q) and frees what may come back.
  */
 void nvefs_alloc_release(struct nvefs_store *st, struct nvefs_queue *q, uint64_t durable, uint64_t tail);
-/* [txn begin] The allocator can serve `blks` metadata blocks without I/O. 0, -EAGAIN, -ENOSPC. */
+/*
+ * [txn begin] Under the meta lock for writing: the allocator can serve `blks`
+ * metadata blocks without I/O. 0, -EAGAIN, -ENOSPC (see nvefs_alloc_more), -ENOMEM, -EUCLEAN.
+ * Without NVEFS_TXN_FREEING it leaves the reserve and the pledges alone, with it
+ * both may be used: transactions that free, and those that fold what was pledged for.
+ */
 int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_flags, struct nvefs_miss *miss);
+/* True when -ENOSPC may go away by a commit (and a checkpoint): something is quarantined. Any thread. */
+bool nvefs_alloc_more(struct nvefs_store *st);
+/*
+ * [txn] Called by nvefs_txn_end before it drops the meta lock: brings the items
+ * of the groups whose bitmaps were changed up to date. Not done on each change,
+ * since the tree allocates while it is being changed itself.
+ */
+void nvefs_alloc_txn_end(struct nvefs_txn *t);
 
 #endif
