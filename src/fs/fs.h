@@ -40,6 +40,9 @@ struct nvefs_inode {
 	uint32_t refs;	  /* pointers held by code */
 	uint64_t nlookup; /* by the kernel */
 	uint32_t nopen;
+	bool bg_queued; /* in fs->bg_orphans, which holds a ref */
+	bool dying;	/* the background thread removes it: nobody gets it any more */
+	struct nvefs_list bg_link; /* by fs->bg_lock */
 
 	struct nvefs_mutex lock; /* all below */
 	struct nvefs_inode_rec rec; /* as seen by callers: size, times, blks include what is not folded */
@@ -89,9 +92,9 @@ struct nvefs_fs {
 	pthread_t bg_thread;
 	struct nvefs_mutex bg_lock;
 	struct nvefs_cond bg_cond;
-	bool bg_started, bg_stop;
-	struct nvefs_queue *bg_queue;
-	struct nvefs_list bg_orphans; /* struct nvefs_bg_orphan, by bg_lock */
+	bool bg_started, bg_stop, bg_busy;
+	bool bg_fill; /* the dedup index is to be filled from the tree */
+	struct nvefs_list bg_orphans; /* nvefs_inode.bg_link, by bg_lock; innermost */
 
 	_Atomic uint64_t logical_blks_mem; /* mapped blocks not folded yet, signed sum */
 	_Atomic uint64_t checksum_errors, io_errors;
@@ -115,12 +118,21 @@ int nvefs_inode_write_locked(struct nvefs_txn *t, struct nvefs_inode *in);
 void nvefs_inode_attr_locked(const struct nvefs_inode *in, struct nvefs_attr *ret);
 /* now, with the granularity that all times have */
 struct timespec nvefs_time_now(void);
+/* [inode lock] Somebody read it: the mount's atime rule; marks it dirty when atime changes. */
+void nvefs_inode_accessed_locked(struct nvefs_inode *in);
 
-/* ---- orphan.c: [txn] the KIND_ORPHAN items ---- */
+/*
+ * ---- orphan.c: [txn] the KIND_ORPHAN items ----
+ * Reasons are bits: put adds them to what is there, del takes them away and
+ * removes the item with the last one (none there: fine).
+ */
 int nvefs_orphan_prepare(struct nvefs_txn *t, uint64_t ino);
 int nvefs_orphan_put(struct nvefs_txn *t, uint64_t ino, uint32_t reason);
-int nvefs_orphan_del(struct nvefs_txn *t, uint64_t ino);
-/* Space is short: let the background thread hurry, wait until it is through. No lock held. */
+int nvefs_orphan_del(struct nvefs_txn *t, uint64_t ino, uint32_t reason);
+/*
+ * Space is short: let the background thread hurry, wait until it is through. No
+ * lock held; not from the commit thread. Commit afterwards to have the blocks back.
+ */
 void nvefs_orphan_drain(struct nvefs_fs *fs, struct nvefs_queue *q);
 
 /* ---- data side, used by the names side ---- */
@@ -139,7 +151,10 @@ void nvefs_inode_mark_dirty_locked(struct nvefs_inode *in);
  * bounded transactions. Nobody else may work on that range. Restartable.
  */
 int nvefs_inode_free_blocks(struct nvefs_inode *in, struct nvefs_queue *q, uint64_t from_lblk);
-/* Memory of an unlinked inode's dirty windows: dropped without folding. */
+/*
+ * Memory of an unlinked inode's dirty windows: dropped without folding; takes it
+ * off fs->dirty_inodes with that reference. No lock held; the caller has a reference.
+ */
 int nvefs_inode_data_discard(struct nvefs_inode *in);
 
 struct nvefs_queue *nvefs_worker_queue(struct nvefs_worker *w);
