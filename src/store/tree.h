@@ -9,19 +9,8 @@
 #ifndef NVEFS_STORE_TREE_H
 #define NVEFS_STORE_TREE_H
 
+#include "format/key.h"
 #include "store/store.h"
-
-struct nvefs_key {
-	uint64_t ino;
-	uint64_t offset; /* < 2^56 */
-	uint8_t kind;	 /* enum nvefs_kind */
-};
-
-static inline struct nvefs_key nvefs_key_make(uint64_t ino, uint8_t kind, uint64_t offset)
-{
-	return (struct nvefs_key){.ino = ino, .offset = offset, .kind = kind};
-}
-int nvefs_key_cmp(const struct nvefs_key *a, const struct nvefs_key *b);
 
 /* 0 or -ENOENT. */
 int nvefs_tree_get(struct nvefs_store *st, const struct nvefs_key *key, struct nvefs_miss *miss,

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT */
+#include "format/layout.h"
+
+#include <errno.h>
+
+#include "base/bitmap.h"
+#include "format/block.h"
+
+uint64_t nvefs_layout_blks(uint64_t dev_blks)
+{
+	uint64_t rest = dev_blks % NVEFS_GROUP_BLKS;
+
+	return rest < NVEFS_LAST_GROUP_MIN_BLKS ? dev_blks - rest : dev_blks;
+}
+
+uint32_t nvefs_layout_ngroups(uint64_t nblks)
+{
+	return (uint32_t)((nblks + NVEFS_GROUP_BLKS - 1) / NVEFS_GROUP_BLKS);
+}
+
+uint32_t nvefs_layout_journal_blks(uint64_t nblks)
+{
+	uint64_t blks = nblks / 64;
+
+	if (blks < NVEFS_JOURNAL_MIN_BLKS)
+		return NVEFS_JOURNAL_MIN_BLKS;
+	return blks > NVEFS_JOURNAL_MAX_BLKS ? NVEFS_JOURNAL_MAX_BLKS : (uint32_t)blks;
+}
+
+int nvefs_layout_make(uint64_t dev_blks, uint32_t journal_blks, struct nvefs_super *sb)
+{
+	uint64_t nblks = nvefs_layout_blks(dev_blks);
+
+	if (nblks < NVEFS_MIN_BLKS)
+		return -ENOSPC;
+	if (nblks > NVEFS_MAX_BLKS)
+		return -EFBIG;
+	if (!journal_blks)
+		journal_blks = nvefs_layout_journal_blks(nblks);
+	if (journal_blks < NVEFS_JOURNAL_MIN_BLKS || journal_blks > NVEFS_JOURNAL_MAX_BLKS ||
+	    NVEFS_JOURNAL_PBLK + journal_blks > nblks / 2)
+		return -EINVAL;
+	sb->nblks = nblks;
+	sb->group_blks = NVEFS_GROUP_BLKS;
+	sb->ngroups = nvefs_layout_ngroups(nblks);
+	sb->journal_pblk = NVEFS_JOURNAL_PBLK;
+	sb->journal_blks = journal_blks;
+	sb->root_pblk = NVEFS_ROOT_PBLK;
+	return 0;
+}
+
+uint32_t nvefs_layout_group_len(const struct nvefs_super *sb, uint32_t group)
+{
+	uint64_t rest = sb->nblks - nvefs_layout_group_start(group);
+
+	return rest < NVEFS_GROUP_BLKS ? (uint32_t)rest : NVEFS_GROUP_BLKS;
+}
+
+/* Fixed blocks at the start of a group; the only others are the device's last block. */
+static uint64_t group_head(const struct nvefs_super *sb, uint32_t group)
+{
+	return group ? 1 : sb->journal_pblk + sb->journal_blks;
+}
+
+uint32_t nvefs_layout_group_fixed(const struct nvefs_super *sb, uint32_t group)
+{
+	return (uint32_t)group_head(sb, group) + (group == sb->ngroups - 1);
+}
+
+bool nvefs_layout_is_fixed(const struct nvefs_super *sb, uint64_t pblk)
+{
+	return pblk >= sb->nblks - 1 || pblk % NVEFS_GROUP_BLKS == 0 ||
+	       pblk < sb->journal_pblk + sb->journal_blks;
+}
+
+bool nvefs_layout_run_ok(const struct nvefs_super *sb, uint64_t pblk, uint64_t len)
+{
+	if (pblk >= sb->nblks || len > sb->nblks - pblk)
+		return false;
+	return !nvefs_layout_is_fixed(sb, pblk) && !nvefs_layout_is_fixed(sb, pblk + len - 1) &&
+	       nvefs_layout_group(pblk) == nvefs_layout_group(pblk + len - 1);
+}
+
+void nvefs_layout_bitmap_init(const struct nvefs_super *sb, uint32_t group, uint64_t txn,
+			      void *ret_block)
+{
+	struct nvefs_disk_bitmap *d = ret_block;
+	uint32_t len = nvefs_layout_group_len(sb, group);
+
+	memset(d, 0, sizeof(*d));
+	nvefs_block_fill(d, NVEFS_BT_BITMAP, nvefs_layout_bitmap_pblk(group), txn, sb->uuid);
+	nvefs_bitmap_set_run(d->bits, 0, (uint32_t)group_head(sb, group));
+	if (group == sb->ngroups - 1)
+		nvefs_bitmap_set(d->bits, len - 1);
+	if (len < NVEFS_GROUP_BLKS)
+		nvefs_bitmap_set_run(d->bits, len, NVEFS_GROUP_BLKS - len);
+}
