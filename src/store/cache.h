@@ -21,7 +21,7 @@ struct nvefs_mblk {
 	struct nvefs_list lru, dirty_link, home_link;
 	void *image;	    /* newest committed content that is not home yet */
 	uint64_t image_txn;
-	uint64_t dirty_txn; /* running transaction's number when dirty, else 0 */
+	uint64_t dirty_txn; /* running transaction's number when dirty; the freeing one's; else 0 */
 	uint32_t referenced;
 	bool freed;	    /* no longer metadata; stays until its image is home or dropped */
 };
@@ -36,7 +36,7 @@ int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64
  * that whoever holds its generation must be changed as well.
  */
 bool nvefs_cache_dirty(struct nvefs_txn *t, struct nvefs_mblk *b);
-/* Writer. A block for a freshly allocated address: header filled, body zero, dirty. 0 or -ENOMEM. */
+/* Writer. A block for a freshly allocated address: header filled, body zero, dirty. -ENOMEM, -EUCLEAN: it is in use. */
 int nvefs_cache_new(struct nvefs_txn *t, uint64_t pblk, uint16_t type, struct nvefs_mblk **ret_b);
 /* Writer. The address was freed: the content need not reach the disk any more. */
 void nvefs_cache_forget(struct nvefs_txn *t, struct nvefs_mblk *b);

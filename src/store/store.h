@@ -38,10 +38,11 @@
 
 struct nvefs_store;
 
-/* A metadata block that must be read first. */
+/* A metadata block that must be read first. Filled by nvefs_cache_get only. */
 struct nvefs_miss {
 	uint64_t pblk;
 	uint64_t txn;  /* expected hdr.txn; 0: not known */
+	uint32_t gen;  /* tells whether the block was freed meanwhile */
 	uint16_t type; /* enum nvefs_block_type */
 };
 
@@ -91,7 +92,10 @@ void nvefs_store_rdunlock(struct nvefs_store *st);
 void nvefs_store_wrlock(struct nvefs_store *st);
 void nvefs_store_wrunlock(struct nvefs_store *st);
 
-/* Read the missing block into the cache. Not under the meta lock. 0, -EIO, -EUCLEAN, -ENOMEM. */
+/*
+ * Read the missing block into the cache. Not under the meta lock. 0 (look
+ * again: it is there, or the miss is out of date), -EIO, -EUCLEAN, -ENOMEM.
+ */
 int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss);
 /* For loops: true when *err was -EAGAIN and the block is there now; else false, *err the result. */
 bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss, int *err);
@@ -150,6 +154,11 @@ void nvefs_commit_request(struct nvefs_store *st, struct nvefs_commit_waiter *w)
 int nvefs_commit_run(struct nvefs_store *st, bool fold);
 /* Hint: memory or space is short, commit soon, with folding. Never blocks. */
 void nvefs_commit_kick(struct nvefs_store *st);
+/*
+ * Space is short: commit and empty the journal, so that every quarantined block
+ * that can come back does. Blocks, without folding; no lock held. 0 or -EIO.
+ */
+int nvefs_commit_reclaim(struct nvefs_store *st);
 
 struct nvefs_store_stats {
 	uint64_t commits, commit_blks, checkpoints, checkpoint_blks, loads, recovered_txns, recovered_blks;

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The cache of metadata blocks.
+ *
+ * A reader looks up under the shared lock and only marks what it touched;
+ * insertion, eviction and every state change happen under the exclusive lock.
+ *
+ * Reading a block happens under no lock, so the block may be loaded by somebody
+ * else, changed, freed, even reused meanwhile. All of these need it in the
+ * cache first. Therefore what was read is dropped when the block is cached by
+ * now, or when a block of the same hash has left the cache since the miss
+ * (`gens`); only else it is what the miss asked for, and judged.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "format/block.h"
+#include "store/state.h"
+
+static uint64_t hash_pblk(uint64_t pblk)
+{
+	return (pblk * 0x9e3779b97f4a7c15ull) >> 32;
+}
+
+static struct nvefs_mblk **bucket(struct nvefs_store *st, uint64_t pblk)
+{
+	return &st->cache.buckets[hash_pblk(pblk) & (st->cache.nbuckets - 1)];
+}
+
+static uint32_t *gen(struct nvefs_store *st, uint64_t pblk)
+{
+	return &st->cache.gens[hash_pblk(pblk) & (NVEFS_CACHE_GENS - 1)];
+}
+
+int nvefs_cache_init(struct nvefs_store *st)
+{
+	struct nvefs_cache *c = &st->cache;
+	uint64_t bytes = st->opts.cache_bytes ? st->opts.cache_bytes : NVEFS_CACHE_BYTES_DEFAULT;
+
+	if (bytes < NVEFS_CACHE_BYTES_MIN)
+		bytes = NVEFS_CACHE_BYTES_MIN;
+	if (bytes >> NVEFS_BLOCK_SHIFT > UINT32_MAX / 4)
+		bytes = (uint64_t)(UINT32_MAX / 4) << NVEFS_BLOCK_SHIFT;
+	c->max_blks = (uint32_t)(bytes >> NVEFS_BLOCK_SHIFT);
+	for (c->nbuckets = 1024; c->nbuckets < c->max_blks; c->nbuckets *= 2)
+		;
+	nvefs_list_init(&c->clock);
+	nvefs_list_init(&c->dirty);
+	nvefs_list_init(&c->freed);
+	nvefs_list_init(&c->home);
+	c->buckets = calloc(c->nbuckets, sizeof(*c->buckets));
+	c->gens = calloc(NVEFS_CACHE_GENS, sizeof(*c->gens));
+	return c->buckets && c->gens ? 0 : -ENOMEM;
+}
+
+static void mblk_free(struct nvefs_mblk *b)
+{
+	nvefs_buf_free(b->data);
+	nvefs_buf_free(b->image);
+	free(b);
+}
+
+void nvefs_cache_done(struct nvefs_store *st)
+{
+	struct nvefs_cache *c = &st->cache;
+	struct nvefs_list *l;
+
+	if (c->buckets && c->gens)
+		while ((l = nvefs_list_pop(&c->clock)))
+			mblk_free(nvefs_container_of(l, struct nvefs_mblk, lru));
+	free(c->buckets);
+	free(c->gens);
+	memset(c, 0, sizeof(*c));
+}
+
+struct nvefs_mblk *nvefs_cache_peek(struct nvefs_store *st, uint64_t pblk)
+{
+	struct nvefs_mblk *b = *bucket(st, pblk);
+
+	while (b && b->pblk != pblk)
+		b = b->hash_next;
+	return b;
+}
+
+struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, void *data)
+{
+	struct nvefs_mblk *b = calloc(1, sizeof(*b)), **slot = bucket(st, pblk);
+
+	if (!b)
+		return NULL;
+	b->pblk = pblk;
+	b->data = data;
+	b->referenced = 1;
+	nvefs_list_init(&b->dirty_link);
+	nvefs_list_init(&b->home_link);
+	nvefs_list_push(&st->cache.clock, &b->lru);
+	b->hash_next = *slot;
+	*slot = b;
+	st->cache.nblks++;
+	return b;
+}
+
+/* Out of the cache and gone. */
+static void mblk_drop(struct nvefs_store *st, struct nvefs_mblk *b)
+{
+	struct nvefs_mblk **p = bucket(st, b->pblk);
+
+	while (*p != b)
+		p = &(*p)->hash_next;
+	*p = b->hash_next;
+	++*gen(st, b->pblk);
+	nvefs_list_del(&b->lru);
+	nvefs_list_del(&b->dirty_link);
+	if (b->image)
+		nvefs_cache_image_drop(st, b);
+	st->cache.nblks--;
+	mblk_free(b);
+}
+
+void nvefs_cache_image_set(struct nvefs_store *st, struct nvefs_mblk *b, void *image, uint64_t txn)
+{
+	if (b->image) {
+		nvefs_buf_free(b->image);
+	} else {
+		nvefs_list_push(&st->cache.home, &b->home_link);
+		st->cache.nhome++;
+	}
+	b->image = image;
+	b->image_txn = txn;
+}
+
+void nvefs_cache_image_drop(struct nvefs_store *st, struct nvefs_mblk *b)
+{
+	nvefs_buf_free(b->image);
+	b->image = NULL;
+	nvefs_list_del(&b->home_link);
+	st->cache.nhome--;
+}
+
+void nvefs_cache_purge(struct nvefs_store *st, uint64_t durable)
+{
+	struct nvefs_list *l = &st->cache.freed;
+
+	while (!nvefs_list_empty(l)) {
+		struct nvefs_mblk *b = nvefs_container_of(l->next, struct nvefs_mblk, dirty_link);
+
+		if (b->dirty_txn > durable)
+			break;
+		mblk_drop(st, b);
+	}
+}
+
+static bool mblk_evictable(const struct nvefs_store *st, const struct nvefs_mblk *b)
+{
+	return !b->dirty_txn && !b->image && !b->freed && b != st->root_blk;
+}
+
+/* Clock: what was touched since the hand came by last gets another round. */
+void nvefs_cache_shrink(struct nvefs_store *st)
+{
+	struct nvefs_cache *c = &st->cache;
+	uint32_t steps = 2 * c->nblks;
+
+	assert(!st->in_txn);
+	while (c->nblks > c->max_blks && steps--) {
+		struct nvefs_mblk *b = nvefs_container_of(c->clock.next, struct nvefs_mblk, lru);
+
+		if (mblk_evictable(st, b) && !__atomic_load_n(&b->referenced, __ATOMIC_RELAXED)) {
+			mblk_drop(st, b);
+			continue;
+		}
+		__atomic_store_n(&b->referenced, 0, __ATOMIC_RELAXED);
+		nvefs_list_del(&b->lru);
+		nvefs_list_push(&c->clock, &b->lru);
+	}
+}
+
+static int cached_mismatch(const struct nvefs_mblk *b, uint16_t type, uint64_t txn)
+{
+	static struct nvefs_ratelimit rl = {.interval_s = 5, .burst = 10};
+	const struct nvefs_disk_header *h = b->data;
+	uint32_t missed;
+
+	if (nvefs_ratelimit_ok(&rl, &missed))
+		nvefs_log(NVEFS_LOG_ERR,
+			  "metadata block %llu is type %u of transaction %llu%s; its parent "
+			  "expects type %u of transaction %llu (%u more such messages)",
+			  (unsigned long long)b->pblk, le16_get(h->type),
+			  (unsigned long long)le64_get(h->txn), b->freed ? ", freed" : "", type,
+			  (unsigned long long)txn, missed);
+	return -EUCLEAN;
+}
+
+static int out_of_range(const struct nvefs_store *st, uint64_t pblk)
+{
+	static struct nvefs_ratelimit rl = {.interval_s = 5, .burst = 10};
+	uint32_t missed;
+
+	if (nvefs_ratelimit_ok(&rl, &missed))
+		nvefs_log(NVEFS_LOG_ERR,
+			  "metadata refers to block %llu, but there are %llu (%u more such messages)",
+			  (unsigned long long)pblk, (unsigned long long)st->super.nblks, missed);
+	return -EUCLEAN;
+}
+
+int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64_t txn,
+		    struct nvefs_miss *miss, struct nvefs_mblk **ret_b)
+{
+	struct nvefs_mblk *b = nvefs_cache_peek(st, pblk);
+	const struct nvefs_disk_header *h;
+
+	if (!b) {
+		if (pblk >= st->super.nblks)
+			return out_of_range(st, pblk);
+		*miss = (struct nvefs_miss){
+			.pblk = pblk, .txn = txn, .type = type, .gen = *gen(st, pblk)};
+		return -EAGAIN;
+	}
+	h = b->data;
+	if (b->freed || le16_get(h->type) != type || (txn && le64_get(h->txn) != txn))
+		return cached_mismatch(b, type, txn);
+	if (!__atomic_load_n(&b->referenced, __ATOMIC_RELAXED))
+		__atomic_store_n(&b->referenced, 1, __ATOMIC_RELAXED);
+	*ret_b = b;
+	return 0;
+}
+
+bool nvefs_cache_dirty(struct nvefs_txn *t, struct nvefs_mblk *b)
+{
+	struct nvefs_disk_header *h = b->data;
+	struct nvefs_cache *c = &t->st->cache;
+
+	assert(t->st->in_txn && !b->freed);
+	if (b->dirty_txn)
+		return false;
+	b->dirty_txn = t->id;
+	h->txn = le64_make(t->id);
+	nvefs_list_push(&c->dirty, &b->dirty_link);
+	c->ndirty++;
+	return true;
+}
+
+int nvefs_cache_new(struct nvefs_txn *t, uint64_t pblk, uint16_t type, struct nvefs_mblk **ret_b)
+{
+	struct nvefs_store *st = t->st;
+	struct nvefs_mblk *b = nvefs_cache_peek(st, pblk);
+
+	if (!b) {
+		void *data = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+
+		b = data ? nvefs_cache_insert(st, pblk, data) : NULL;
+		if (!b) {
+			nvefs_buf_free(data);
+			return -ENOMEM;
+		}
+	} else if (!b->freed) {
+		/* Cached means in use: the bitmap is wrong. */
+		return cached_mismatch(b, type, t->id);
+	} else {
+		/* Only without the quarantine: the address came back early. */
+		nvefs_list_del(&b->dirty_link);
+		b->freed = false;
+		b->dirty_txn = 0;
+	}
+	memset(b->data, 0, NVEFS_BLOCK_SIZE);
+	nvefs_block_fill(b->data, type, pblk, t->id, st->super.uuid);
+	nvefs_cache_dirty(t, b);
+	*ret_b = b;
+	return 0;
+}
+
+void nvefs_cache_forget(struct nvefs_txn *t, struct nvefs_mblk *b)
+{
+	struct nvefs_cache *c = &t->st->cache;
+
+	assert(t->st->in_txn && !b->freed);
+	if (b->dirty_txn) {
+		nvefs_list_del(&b->dirty_link);
+		c->ndirty--;
+	}
+	b->freed = true;
+	b->dirty_txn = t->id;
+	nvefs_list_push(&c->freed, &b->dirty_link);
+}
+
+static void load_complain(const struct nvefs_miss *miss, const void *data, int err,
+			  enum nvefs_block_status status)
+{
+	static struct nvefs_ratelimit rl = {.interval_s = 5, .burst = 10};
+	uint32_t missed;
+
+	if (!nvefs_ratelimit_ok(&rl, &missed))
+		return;
+	if (err)
+		nvefs_log(NVEFS_LOG_ERR, "metadata block %llu: %s (%u more such messages)",
+			  (unsigned long long)miss->pblk, strerror(-err), missed);
+	else
+		nvefs_log(NVEFS_LOG_ERR,
+			  "metadata block %llu: %s (has type %u, transaction %llu; expected type "
+			  "%u, transaction %llu; %u more such messages)",
+			  (unsigned long long)miss->pblk, nvefs_block_status_text(status),
+			  nvefs_block_type(data), (unsigned long long)nvefs_block_txn(data),
+			  miss->type, (unsigned long long)miss->txn, missed);
+}
+
+/* Under the meta lock for writing: *data (taken over, then NULL) is what the device has for the miss. */
+static int load_insert(struct nvefs_store *st, const struct nvefs_miss *miss, void **data, int err,
+		       enum nvefs_block_status status, bool *ret_judged)
+{
+	*ret_judged = false;
+	if (nvefs_cache_peek(st, miss->pblk) || *gen(st, miss->pblk) != miss->gen)
+		return 0;
+	*ret_judged = true;
+	if (err || status)
+		return err ? err : -EUCLEAN;
+	nvefs_cache_shrink(st);
+	if (!nvefs_cache_insert(st, miss->pblk, *data))
+		return -ENOMEM;
+	*data = NULL;
+	return 0;
+}
+
+int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss)
+{
+	const struct nvefs_block_expect want = {
+		.pblk = miss->pblk, .txn = miss->txn, .uuid = st->super.uuid, .type = miss->type};
+	enum nvefs_block_status status = NVEFS_BLOCK_OK;
+	void *data = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	bool judged;
+	int err, read_err;
+
+	if (!data)
+		return -ENOMEM;
+	read_err = nvefs_queue_read(q, miss->pblk, 1, data);
+	if (!read_err)
+		status = nvefs_block_check(data, &want);
+	nvefs_stat_add(st, loads, 1);
+
+	nvefs_store_wrlock(st);
+	err = load_insert(st, miss, &data, read_err, status, &judged);
+	nvefs_store_wrunlock(st);
+	if (err && judged && data)
+		load_complain(miss, data, read_err, status);
+	nvefs_buf_free(data);
+	return err;
+}
+
+bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss,
+		       int *err)
+{
+	if (*err != -EAGAIN)
+		return false;
+	*err = nvefs_store_load(st, q, miss);
+	return !*err;
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+#include "store/super.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "format/block.h"
+#include "format/layout.h"
+#include "store/state.h"
+
+struct slot_search {
+	struct nvefs_super best;
+	bool found;
+	int err; /* the most telling failure */
+	const char *why;
+	uint64_t why_pblk;
+};
+
+/* Which failure says most, should no slot be good. */
+static int weight(int err)
+{
+	switch (err) {
+	case -ENOTSUP:
+		return 4;
+	case -EUCLEAN:
+		return 3;
+	case -EMEDIUMTYPE:
+		return 1;
+	default:
+		return 2;
+	}
+}
+
+static void search_slot(struct slot_search *s, struct nvefs_queue *q, uint64_t pblk, void *buf)
+{
+	const char *why = "cannot be read";
+	struct nvefs_super sb;
+	int err = nvefs_queue_read(q, pblk, 1, buf);
+
+	if (!err)
+		err = nvefs_super_decode(buf, pblk, &sb, &why);
+	if (!err && (!s->found || sb.seq > s->best.seq)) {
+		s->best = sb;
+		s->found = true;
+	}
+	if (err && (!s->err || weight(err) > weight(s->err))) {
+		s->err = err;
+		s->why = why;
+		s->why_pblk = pblk;
+	}
+}
+
+int nvefs_super_read(struct nvefs_dev *dev, struct nvefs_queue *q, struct nvefs_super *ret_sb,
+		     struct nvefs_error *err)
+{
+	const char *target = nvefs_dev_identity(dev)->target;
+	uint64_t dev_blks = nvefs_dev_limits(dev)->nblks;
+	struct slot_search s = {0};
+	void *buf;
+
+	if (dev_blks < NVEFS_MIN_BLKS)
+		return nvefs_error_set(err, -EMEDIUMTYPE, "%s: too small to hold an nvefs file system",
+				       target);
+	buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	if (!buf)
+		return nvefs_error_set(err, -ENOMEM, "%s: out of memory", target);
+	search_slot(&s, q, 0, buf);
+	search_slot(&s, q, 1, buf);
+	search_slot(&s, q, nvefs_layout_blks(dev_blks) - 1, buf);
+	nvefs_buf_free(buf);
+	if (!s.found && s.err == -EMEDIUMTYPE)
+		return nvefs_error_set(err, s.err, "%s: no nvefs file system here: mkfs.nvefs makes one",
+				       target);
+	if (!s.found)
+		return nvefs_error_set(err, s.err, "%s: no usable superblock: block %llu: %s", target,
+				       (unsigned long long)s.why_pblk, s.why);
+	if (s.best.nblks > dev_blks)
+		return nvefs_error_set(err, -EUCLEAN,
+				       "%s: the file system has %llu blocks, the device only %llu",
+				       target, (unsigned long long)s.best.nblks,
+				       (unsigned long long)dev_blks);
+	*ret_sb = s.best;
+	return 0;
+}
+
+int nvefs_super_write_slot(struct nvefs_dev *dev, struct nvefs_queue *q, const struct nvefs_super *sb,
+			   unsigned int slot)
+{
+	uint64_t pblk = nvefs_super_slot_pblk(sb->nblks, slot);
+	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	int err;
+
+	if (!buf)
+		return -ENOMEM;
+	nvefs_super_encode(sb, pblk, buf);
+	nvefs_block_seal(buf);
+	err = nvefs_queue_write(q, pblk, 1, buf, 0);
+	nvefs_buf_free(buf);
+	if (!err && nvefs_dev_limits(dev)->volatile_cache)
+		err = nvefs_queue_flush(q);
+	return err;
+}
+
+int nvefs_store_super_write(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_super *sb)
+{
+	struct nvefs_super next = *sb;
+	int err = 0;
+
+	if (st->opts.read_only || nvefs_store_error(st))
+		return -EROFS;
+	next.seq = st->super.seq + 1;
+	for (unsigned int slot = 0; slot < NVEFS_SUPER_SLOTS && !err; slot++)
+		err = nvefs_super_write_slot(st->dev, q, &next, slot);
+	if (!err)
+		st->super = next;
+	return err;
+}
