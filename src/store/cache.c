@@ -152,9 +152,9 @@ void nvefs_cache_purge(struct nvefs_store *st, uint64_t durable)
 	}
 }
 
-static bool mblk_evictable(const struct nvefs_store *st, const struct nvefs_mblk *b)
+static bool mblk_evictable(const struct nvefs_mblk *b)
 {
-	return !b->dirty_txn && !b->image && !b->freed && b != st->root_blk;
+	return !b->dirty_txn && !b->image && !b->freed && !b->pinned;
 }
 
 /* Clock: what was touched since the hand came by last gets another round. */
@@ -167,7 +167,7 @@ void nvefs_cache_shrink(struct nvefs_store *st)
 	while (c->nblks > c->max_blks && steps--) {
 		struct nvefs_mblk *b = nvefs_container_of(c->clock.next, struct nvefs_mblk, lru);
 
-		if (mblk_evictable(st, b) && !__atomic_load_n(&b->referenced, __ATOMIC_RELAXED)) {
+		if (mblk_evictable(b) && !__atomic_load_n(&b->referenced, __ATOMIC_RELAXED)) {
 			mblk_drop(st, b);
 			continue;
 		}

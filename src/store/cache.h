@@ -23,6 +23,7 @@ struct nvefs_mblk {
 	uint64_t image_txn;
 	uint64_t dirty_txn; /* running transaction's number when dirty; the freeing one's; else 0 */
 	uint32_t referenced;
+	bool pinned;	    /* never evicted */
 	bool freed;	    /* no longer metadata; stays until its image is home or dropped */
 };
 

@@ -39,8 +39,6 @@
 
 #include "store/store.h"
 
-struct nvefs_mblk;
-
 /* All of these: on the commit thread (or the opening one in its place), outside locks. */
 
 /* Steps 2 to 5. *ret_wrote: there was something to commit. An error has failed the store. */
@@ -50,8 +48,6 @@ int nvefs_journal_checkpoint(struct nvefs_store *st, struct nvefs_queue *q);
 /* Steps 10 and 11, reading the header first. Sets the transaction numbers and the root record. */
 int nvefs_journal_recover(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_error *err);
 
-/* Write home every image that must go there; no header. */
-int nvefs_journal_write_home(struct nvefs_store *st, struct nvefs_queue *q);
 /* Step 8: a header with the tail at the head, for the next transaction to come. */
 int nvefs_journal_write_header(struct nvefs_store *st, struct nvefs_queue *q, uint64_t epoch);
 /* Flush if the device has a volatile cache. */

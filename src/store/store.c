@@ -94,8 +94,7 @@ void nvefs_store_free(struct nvefs_store *st)
 	if (!st)
 		return;
 	assert(!st->commit.started);
-	if (st->alloc)
-		nvefs_alloc_done(st);
+	nvefs_alloc_done(st);
 	nvefs_cache_done(st);
 	nvefs_cond_done(&st->commit.change);
 	nvefs_cond_done(&st->commit.wake);

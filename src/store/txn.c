@@ -37,15 +37,6 @@ static bool has_room(const struct nvefs_store *st, uint32_t credits)
 	return st->cache.ndirty + credits <= nvefs_txn_max_credits(st);
 }
 
-/* Metadata space is short, but blocks that wait for the journal's tail would do. */
-static bool reclaim_helps(struct nvefs_store *st)
-{
-	struct nvefs_space sp;
-
-	nvefs_space_get(st, &sp);
-	return sp.quarantined > 0;
-}
-
 int nvefs_txn_begin(struct nvefs_store *st, struct nvefs_queue *q, uint32_t credits, uint32_t flags,
 		    struct nvefs_txn *ret_txn)
 {
@@ -73,7 +64,7 @@ int nvefs_txn_begin(struct nvefs_store *st, struct nvefs_queue *q, uint32_t cred
 			err = make_room(st, txn);
 		} else if (err == -EAGAIN) {
 			err = nvefs_store_load(st, q, &miss);
-		} else if (err == -ENOSPC && !reclaimed && reclaim_helps(st)) {
+		} else if (err == -ENOSPC && !reclaimed && nvefs_alloc_more(st)) {
 			reclaimed = true;
 			err = nvefs_commit_reclaim(st);
 		}
@@ -94,6 +85,7 @@ void nvefs_txn_end(struct nvefs_txn *t)
 	struct nvefs_store *st = t->st;
 
 	assert(st->in_txn && t->id == st->txn_running);
+	nvefs_alloc_txn_end(t);
 	if (st->cache.ndirty || memcmp(&st->root, &st->root_saved, sizeof(st->root)) != 0)
 		__atomic_store_n(&st->txn_changed, t->id, __ATOMIC_RELEASE);
 	st->in_txn = false;
