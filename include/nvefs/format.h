@@ -158,7 +158,7 @@ static_assert(sizeof(struct nvefs_disk_node) == 4096, "node");
 /* Leaf: slots grow up from the start of body, values down from the block's end. */
 struct nvefs_disk_slot {
 	struct nvefs_disk_key key;
-	le16 value_off; /* from the block's start, multiple of 8 */
+	le16 value_off; /* from the block's start, multiple of 8; 4096 for an empty value */
 	le16 value_len; /* bytes; the heap uses them rounded up to 8 */
 	le32 reserved;
 };
@@ -187,6 +187,7 @@ struct nvefs_disk_group {
 };
 static_assert(sizeof(struct nvefs_disk_group) == 16, "group");
 
+/* Bits; at least one is set. */
 #define NVEFS_ORPHAN_UNLINKED 1u /* no name is left: remove data, then the inode */
 #define NVEFS_ORPHAN_TRUNCATE 2u /* mappings beyond the size are to be removed */
 struct nvefs_disk_orphan {

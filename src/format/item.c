@@ -45,7 +45,7 @@ int nvefs_orphan_decode(const void *val, uint32_t len, uint32_t *ret_reason)
 		return -EUCLEAN;
 	memcpy(&d, val, sizeof(d));
 	reason = le32_get(d.reason);
-	if (reason != NVEFS_ORPHAN_UNLINKED && reason != NVEFS_ORPHAN_TRUNCATE)
+	if (!reason || reason & ~(NVEFS_ORPHAN_UNLINKED | NVEFS_ORPHAN_TRUNCATE))
 		return -EUCLEAN;
 	*ret_reason = reason;
 	return 0;

@@ -32,7 +32,7 @@ struct nvefs_group_rec {
 struct nvefs_disk_group nvefs_group_encode(const struct nvefs_group_rec *rec);
 int nvefs_group_decode(const void *val, uint32_t len, struct nvefs_group_rec *ret_rec);
 
-struct nvefs_disk_orphan nvefs_orphan_encode(uint32_t reason); /* NVEFS_ORPHAN_* */
+struct nvefs_disk_orphan nvefs_orphan_encode(uint32_t reason); /* NVEFS_ORPHAN_* bits, at least one */
 int nvefs_orphan_decode(const void *val, uint32_t len, uint32_t *ret_reason);
 
 struct nvefs_disk_share nvefs_share_encode(uint32_t count);

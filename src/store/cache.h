@@ -16,6 +16,7 @@
 struct nvefs_mblk {
 	uint64_t pblk;
 	void *data; /* 4096 bytes, in on-disk form; checksum is only valid on disk */
+	bool checked; /* tree.c: the node's structure was checked since it was read; false at first */
 	/* below: cache.c and journal.c only */
 	struct nvefs_mblk *hash_next;
 	struct nvefs_list lru, dirty_link, home_link;

@@ -22,6 +22,9 @@ int nvefs_tree_next(struct nvefs_store *st, const struct nvefs_key *key, struct 
 /*
  * Make sure that changing this key will not need I/O: the path is cached, and
  * the bitmaps and group items of nodes that a removal could free. 0, -EAGAIN, -EUCLEAN, -EIO.
+ * For a put that keeps the length of an existing value, nvefs_tree_get does as
+ * well, and such a put allocates and frees nothing: this is how the allocator
+ * keeps its group items.
  */
 int nvefs_tree_prepare(struct nvefs_txn *t, const struct nvefs_key *key);
 
@@ -32,6 +35,8 @@ int nvefs_tree_prepare(struct nvefs_txn *t, const struct nvefs_key *key);
  */
 int nvefs_tree_put(struct nvefs_txn *t, const struct nvefs_key *key, const void *val, uint32_t len);
 int nvefs_tree_del(struct nvefs_txn *t, const struct nvefs_key *key);
+
+/* The tree counts its nodes in root->meta_blks itself. */
 
 /* Dirty blocks that one put or del can cause at most, allocation included. */
 uint32_t nvefs_tree_credits(const struct nvefs_store *st);
