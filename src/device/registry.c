@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT */
+/* Which target a URI names, and how it is opened: the one list of all targets. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "device/backend.h"
+#include "device/embedded.h"
+#include "device/uri.h"
+#include "device/wrap.h"
+
+struct target {
+	bool (*match)(const struct nvefs_uri *uri);
+	int (*open)(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
+		    struct nvefs_dev **ret_dev, struct nvefs_error *err);
+};
+
+static bool match_ram(const struct nvefs_uri *uri)
+{
+	return uri->is_ram;
+}
+
+/* A name that does not exist is a file that might be created, unless it is in /dev. */
+static bool match_file(const struct nvefs_uri *uri)
+{
+	return uri->exists ? S_ISREG(uri->st.st_mode) : strncmp(uri->name, "/dev/", 5) != 0;
+}
+
+static bool match_absent(const struct nvefs_uri *uri)
+{
+	return !uri->exists;
+}
+
+static const char *base_name(const struct nvefs_uri *uri)
+{
+	const char *slash = strrchr(uri->name, '/');
+
+	return slash ? slash + 1 : uri->name;
+}
+
+static bool match_node(const struct nvefs_uri *uri)
+{
+	return S_ISCHR(uri->st.st_mode) || S_ISBLK(uri->st.st_mode);
+}
+
+static bool match_any(const struct nvefs_uri *uri)
+{
+	(void)uri;
+	return true;
+}
+
+static int open_embedded(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
+			 struct nvefs_dev **ret_dev, struct nvefs_error *err)
+{
+	struct nvefs_embedded_options o;
+	const struct nvefs_uri_option_set sets[] = {{nvefs_embedded_option_table, &o}};
+	uint64_t size = 0;
+	int code;
+
+	nvefs_embedded_options_init(&o);
+	code = nvefs_uri_apply(uri, sets, sizeof(sets) / sizeof(sets[0]), err);
+	if (code)
+		return code;
+	if (opts->flags & NVEFS_OPEN_RDONLY)
+		o.ctrl.read_only = true;
+	if (uri->is_ram && !nvefs_value_size(uri->name + strlen("ram:"), &size))
+		return nvefs_error_set(err, -EINVAL, "%s: not a size: use ram:SIZE, such as ram:4G",
+				       uri->name);
+	if (uri->is_ram)
+		return nvefs_embedded_open_ram(uri->text, size, &o, ret_dev, err);
+	return nvefs_embedded_open_file(uri->text, uri->name, &o, opts, ret_dev, err);
+}
+
+static int refuse_absent(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
+			 struct nvefs_dev **ret_dev, struct nvefs_error *err)
+{
+	(void)opts;
+	(void)ret_dev;
+	return nvefs_error_set(err, -ENOENT, "%s: no such device: check the name (nvme list)",
+			       uri->name);
+}
+
+static int refuse_node(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
+		       struct nvefs_dev **ret_dev, struct nvefs_error *err)
+{
+	const char *name = base_name(uri);
+	const char *kind = "device nodes of this kind are";
+
+	(void)opts;
+	(void)ret_dev;
+	if (!strncmp(name, "ng", 2) || !strncmp(name, "nvme", 4))
+		kind = "NVMe passthrough is";
+	else if (!strncmp(name, "sg", 2) || !strncmp(name, "sd", 2))
+		kind = "SCSI devices are";
+	return nvefs_error_set(err, -ENOTSUP,
+			       "%s: %s not supported yet: use a regular file or ram:SIZE",
+			       uri->name, kind);
+}
+
+static int refuse_other(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
+			struct nvefs_dev **ret_dev, struct nvefs_error *err)
+{
+	bool dir = S_ISDIR(uri->st.st_mode);
+
+	(void)opts;
+	(void)ret_dev;
+	return nvefs_error_set(err, dir ? -EISDIR : -EINVAL,
+			       "%s: %s: a target is a regular file, a device or ram:SIZE",
+			       uri->name, dir ? "is a directory" : "is neither file nor device");
+}
+
+/* The first match is the target. */
+static const struct target targets[] = {
+    {match_ram, open_embedded}, {match_file, open_embedded}, {match_absent, refuse_absent},
+    {match_node, refuse_node},	{match_any, refuse_other},
+};
+
+static int put_route(const char *uri, const struct nvefs_dev_open_opts *opts,
+		     struct nvefs_dev *below, struct nvefs_dev **ret_dev, struct nvefs_error *err)
+{
+	int code;
+
+	if (opts->route == NVEFS_ROUTE_NATIVE) {
+		*ret_dev = below;
+		return 0;
+	}
+	code = nvefs_scsi_wrap(below, ret_dev);
+	if (!code)
+		return 0;
+	nvefs_dev_close(below);
+	return nvefs_error_set(err, code, "%s: the scsi route cannot be put on this target: %s",
+			       uri, strerror(-code));
+}
+
+int nvefs_dev_open(const char *text, const struct nvefs_dev_open_opts *opts,
+		   struct nvefs_dev **ret_dev, struct nvefs_error *err)
+{
+	static const struct nvefs_dev_open_opts defaults;
+	struct nvefs_uri uri;
+	struct nvefs_dev *dev;
+	const struct target *t = targets;
+	int code;
+
+	if (!opts)
+		opts = &defaults;
+	code = nvefs_uri_parse(text, &uri, err);
+	if (code)
+		return code;
+	while (!t->match(&uri))
+		t++;
+	code = t->open(&uri, opts, &dev, err);
+	return code ? code : put_route(text, opts, dev, ret_dev, err);
+}
+
+static char help_text[4096];
+
+static size_t help_options(size_t at, const struct nvefs_uri_option *table)
+{
+	const size_t len = sizeof(help_text);
+
+	for (const struct nvefs_uri_option *o = table; o->name && at < len; o++) {
+		char name[64];
+
+		snprintf(name, sizeof(name), "%s%s%s", o->name, o->values ? "=" : "",
+			 o->values ? o->values : "");
+		at += (size_t)snprintf(help_text + at, len - at, "  %-24s %s\n", name, o->help);
+	}
+	return at;
+}
+
+static void help_make(void)
+{
+	size_t at = (size_t)snprintf(
+	    help_text, sizeof(help_text),
+	    "Targets:\n"
+	    "  PATH, file:PATH          a regular file behind the embedded NVMe controller\n"
+	    "  ram:SIZE                 memory behind the embedded NVMe controller, such as "
+	    "ram:4G\n"
+	    "  /dev/ngXnY, /dev/nvmeXnY an NVMe namespace (not supported yet)\n"
+	    "  /dev/sgX, /dev/sdX       a SCSI device (not supported yet)\n"
+	    "Options of the embedded controller, after the target, separated by commas:\n");
+
+	help_options(at, nvefs_embedded_option_table);
+}
+
+const char *nvefs_dev_help(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, help_make);
+	return help_text;
+}
