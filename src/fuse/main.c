@@ -28,6 +28,7 @@
 #include "base/log.h"
 #include "fuse/daemon.h"
 #include "fuse/jobs.h"
+#include "fuse/mountpoint.h"
 #include "fuse/state.h"
 
 /* After a signal: how long those who still use the mount are served. */

@@ -1,38 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* What /proc/self/mountinfo says, and mount points whose daemon has died. */
 #ifndef NVEFS_FUSE_MOUNTPOINT_H
 #define NVEFS_FUSE_MOUNTPOINT_H
 
 #include <nvefs/device.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
-#define NVEFS_FSTYPE "fuse.nvefs"
-
-struct nvefs_mountinfo {
-	unsigned int major, minor; /* of the mounted file system */
-	char mountpoint[4096];
-	char fstype[64];
-	char source[1024];
-	uint32_t user_id; /* FUSE's: who mounted it */
-};
-
-/* The topmost mount on this absolute path; -ENOENT when it is none. Touches no file system. */
-int nvefs_mountinfo_find(const char *mountpoint, struct nvefs_mountinfo *ret);
-/* The latest mount of this source and type fuse.nvefs. */
-int nvefs_mountinfo_find_source(const char *source, struct nvefs_mountinfo *ret);
-/* Is the file system with this device number mounted anywhere in our name space? */
-bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor);
-
-/* An absolute path without symbolic links, of a mount point which may be dead. 0 or -errno. */
-int nvefs_mountpoint_path(const char *path, char *ret, size_t size);
 /*
- * The same for a place to mount on: must be a directory. Mounts of ours on it
- * whose daemon has died are taken away first.
+ * The absolute path of a place to mount on: it must be a directory. Mounts of
+ * ours on it whose daemon has died are taken away first. 0 or -errno.
  */
 int nvefs_mountpoint_prepare(const char *path, char *ret, size_t size, struct nvefs_error *err);
-/* umount2(2), by way of fusermount3 for ordinary users. flags: MNT_DETACH, MNT_FORCE. 0 or -errno. */
-int nvefs_mountpoint_detach(const char *path, int flags);
 
 #endif

@@ -8,7 +8,7 @@
 #ifndef NVEFS_FUSE_STATE_H
 #define NVEFS_FUSE_STATE_H
 
-#include "fuse/mountpoint.h"
+#include "fuse/mountinfo.h"
 
 /* Make the file and lock it. Returns a descriptor or -errno. */
 int nvefs_state_make(const struct nvefs_mountinfo *mi);
