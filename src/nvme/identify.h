@@ -12,6 +12,18 @@
 #include <stdint.h>
 #include "nvme/identify_wire.h"
 
+/* CNS 03h: each descriptor is this and then `len` bytes; type 0 ends the list. */
+struct nvefs_nvme_ns_desc {
+	uint8_t type, len, rsvd[2];
+};
+static_assert(sizeof(struct nvefs_nvme_ns_desc) == 4, "namespace identification descriptor");
+enum nvefs_nvme_ns_desc_type {
+	NVEFS_NVME_NIDT_EUI64 = 1,
+	NVEFS_NVME_NIDT_NGUID = 2,
+	NVEFS_NVME_NIDT_UUID = 3,
+	NVEFS_NVME_NIDT_CSI = 4,
+};
+
 /* From CNS 01h and, where the controller has it, CNS 06h. Counts are real counts. */
 struct nvefs_nvme_ctrl_info {
 	char model[41], serial[21],

@@ -141,16 +141,4 @@ struct nvefs_nvme_id_ctrl_nvm {
 static_assert(sizeof(struct nvefs_nvme_id_ctrl_nvm) == 4096,
 	      "identify controller, NVM command set");
 
-/* CNS 03h: each descriptor is this and then `len` bytes; type 0 ends the list. */
-struct nvefs_nvme_ns_desc {
-	uint8_t type, len, rsvd[2];
-};
-static_assert(sizeof(struct nvefs_nvme_ns_desc) == 4, "namespace identification descriptor");
-enum nvefs_nvme_ns_desc_type {
-	NVEFS_NVME_NIDT_EUI64 = 1,
-	NVEFS_NVME_NIDT_NGUID = 2,
-	NVEFS_NVME_NIDT_UUID = 3,
-	NVEFS_NVME_NIDT_CSI = 4,
-};
-
 #endif

@@ -107,7 +107,8 @@ enum nvefs_mutation {
 	NVEFS_MUTATE_NO_CHECKPOINT_FLUSH, /* before the header moves */
 	NVEFS_MUTATE_NO_EPOCH,		  /* recovery keeps the epoch */
 	NVEFS_MUTATE_NO_GROUP_CHECK,	  /* recovery takes groups unverified */
-	NVEFS_MUTATE_NO_QUARANTINE,	  /* freed metadata is used again at once */
+	NVEFS_MUTATE_NO_QUARANTINE,	  /* freed blocks are used again at once */
+	NVEFS_MUTATE_NO_PIN,		  /* a reference in memory does not keep a block */
 };
 extern enum nvefs_mutation nvefs_store_mutation;
 

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The translation of SCSI commands to NVMe commands, after the NVM Express
+ * SCSI Translation Reference 1.5 (SNTL): a pure function from a command
+ * descriptor block and the Identify data of a namespace to either an answer or
+ * NVMe commands to be sent, and from NVMe status back to SCSI status and
+ * sense. Any bytes of any length may be given.
+ *
+ * Where it differs from the Reference, on purpose: exhausted capacity is
+ * DATA PROTECT, SPACE ALLOCATION FAILED (SBC-3, 4.7.3.6) rather than a medium
+ * error, so that it arrives as "no space" on the other side; denied access is
+ * told apart from an invalid namespace; Verify is used instead of Read.
+ *
+ * One SCSI command becomes one NVMe command (COMPARE AND WRITE: one fused
+ * pair), or is refused; it is never cut into pieces that could half fail.
+ * FORMAT UNIT, MODE SELECT, reservations, WRITE BUFFER, SECURITY PROTOCOL and
+ * all else outside the table of scsi/cdb.h are INVALID COMMAND OPERATION CODE
+ * and nothing is sent.
+ */
+#ifndef NVEFS_SCSI_SNTL_H
+#define NVEFS_SCSI_SNTL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "nvme/command.h"
+#include "nvme/identify.h"
+#include "scsi/cdb.h"
+#include "scsi/pages.h"
+#include "scsi/sense.h"
+
+/* Mistakes that translations are known to make, to be switched on by tests; 0: none. */
+#define NVEFS_SNTL_DROP_FUA (1u << 0)	    /* FUA is accepted and not passed on */
+#define NVEFS_SNTL_FLUSH_NOT_SENT (1u << 1) /* SYNCHRONIZE CACHE is good without a Flush */
+#define NVEFS_SNTL_ZEROES_DISCARD (1u << 2) /* WRITE SAME of zeros only deallocates */
+#define NVEFS_SNTL_CACHE_HIDDEN (1u << 3)   /* the caching page says that there is no write cache */
+#define NVEFS_SNTL_OTHER_IDENTITY (1u << 4) /* page 83h differs from the native identifiers */
+
+/* The logical unit as the translation sees it. The pointed-to data outlives it. */
+struct nvefs_sntl_lu {
+	const struct nvefs_nvme_ctrl_info *ctrl;
+	const struct nvefs_nvme_ns_info *ns;
+	uint32_t nsid;
+	uint32_t max_transfer_bytes; /* the smaller of MDTS and the transport's; at least one LBA */
+	bool write_cache;	     /* the cache is there and enabled now (Get Features 06h) */
+	bool descriptor_sense;	     /* D_SENSE: sense data in descriptor format */
+	uint32_t mistakes;	     /* NVEFS_SNTL_* */
+};
+
+/* One command as it came. Unused buffers are NULL with length 0. */
+struct nvefs_sntl_request {
+	const uint8_t *cdb;
+	size_t cdb_len;
+	/*
+	 * Data from the initiator. `out` may be NULL with a length when the bytes
+	 * are scattered; then commands that must look at them (UNMAP, WRITE SAME)
+	 * are refused.
+	 */
+	const void *out;
+	size_t out_len;
+	/* Data to the initiator; only immediate answers are written by the translation. */
+	void *in; /* NULL with a length: scattered, immediate answers are cut to nothing */
+	size_t in_len;
+	/* Room for Dataset Management ranges, filled by UNMAP. */
+	struct nvefs_nvme_dsm_range *ranges; /* NVEFS_NVME_DSM_MAX_RANGES of them */
+};
+
+enum nvefs_sntl_data {
+	NVEFS_SNTL_NO_DATA,
+	NVEFS_SNTL_FROM_OUT, /* `bytes` at `offset` of the initiator's data, `repeat` times over */
+	NVEFS_SNTL_TO_IN,    /* `bytes` to the start of the initiator's buffer */
+	NVEFS_SNTL_RANGES,   /* `bytes` of request.ranges */
+};
+struct nvefs_sntl_part {
+	struct nvefs_nvme_sqe sqe; /* without CID and data pointer */
+	enum nvefs_sntl_data data;
+	uint32_t offset, bytes, repeat;
+};
+
+#define NVEFS_SNTL_MAX_PARTS 2u
+
+struct nvefs_sntl_cmd {
+	/* Commands to be sent, together and in order; 0: the answer below is complete. */
+	uint32_t nparts;
+	struct nvefs_sntl_part part[NVEFS_SNTL_MAX_PARTS];
+	/* The answer: valid when nparts was 0, or when nvefs_sntl_complete returned true. */
+	uint8_t status; /* enum nvefs_scsi_status */
+	uint8_t sense_len;
+	uint8_t sense[NVEFS_SENSE_MAX];
+	uint32_t in_bytes,
+	    out_bytes;	      /* transferred of the initiator's buffers, for residual counts */
+	uint16_t nvme_status; /* that decided; 0 when no NVMe command failed */
+	uint32_t left;	      /* parts not yet complete */
+	bool descriptor_sense;
+};
+
+void nvefs_sntl_translate(const struct nvefs_sntl_lu *lu, const struct nvefs_sntl_request *req,
+			  struct nvefs_sntl_cmd *cmd);
+/*
+ * One part came back with this status field (nvme/status.h). True when it was
+ * the last and status, sense and the byte counts are valid.
+ */
+bool nvefs_sntl_complete(struct nvefs_sntl_cmd *cmd, uint16_t nvme_status);
+
+/* SCSI status and sense for any NVMe status field but success, for which GOOD is returned. */
+uint8_t nvefs_sntl_status(uint16_t nvme_status, struct nvefs_sense *ret_sense);
+
+/* Pieces of the answers, also for those who print them. */
+void nvefs_sntl_block_limits(const struct nvefs_sntl_lu *lu, struct nvefs_scsi_block_limits *ret);
+void nvefs_sntl_identity(const struct nvefs_sntl_lu *lu, struct nvefs_scsi_identity *ret);
+
+#endif

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Discard: of what leaves quarantine (for quarantine.c), and of free space on
+ * request. For the latter, free runs of one group at a time are taken out of
+ * `busy`'s complement and out of room, marked in `trimming`, discarded, and
+ * given back.
+ */
+#include <stdlib.h>
+
+#include "store/alloc_state.h"
+
+#define DISCARD_MAX_BLKS (1u << 20)
+
+bool nvefs_discard_possible(const struct nvefs_store *st)
+{
+	return nvefs_dev_limits(st->dev)->max_discard_blks != 0;
+}
+
+void nvefs_discard_init(struct nvefs_discard *d, struct nvefs_store *st, struct nvefs_queue *q)
+{
+	d->st = st;
+	d->q = q;
+	d->nios = d->inflight = 0;
+}
+
+static void discard_done(struct nvefs_io *io)
+{
+	struct nvefs_discard *d = io->arg;
+
+	d->inflight--;
+}
+
+/* The part of a run that the device can discard. */
+static void align_inwards(const struct nvefs_dev_limits *lim, uint64_t *pblk, uint64_t *count)
+{
+	uint64_t align = lim->discard_align_blks ? lim->discard_align_blks : 1;
+	uint64_t gran = lim->discard_gran_blks ? lim->discard_gran_blks : 1;
+	uint64_t start = (*pblk + align - 1) / align * align, skip = start - *pblk;
+
+	*count = *count > skip ? (*count - skip) / gran * gran : 0;
+	*pblk = start;
+}
+
+void nvefs_discard_add(struct nvefs_discard *d, uint64_t pblk, uint64_t count)
+{
+	align_inwards(nvefs_dev_limits(d->st->dev), &pblk, &count);
+	while (count) {
+		uint32_t n = count < DISCARD_MAX_BLKS ? (uint32_t)count : DISCARD_MAX_BLKS;
+
+		if (d->nios == NVEFS_DISCARDS_IN_FLIGHT)
+			nvefs_discard_wait(d);
+		d->ios[d->nios] = (struct nvefs_io){.op = NVEFS_IO_DISCARD,
+						    .nblks = n,
+						    .pblk = pblk,
+						    .done = discard_done,
+						    .arg = d};
+		d->inflight++;
+		nvefs_queue_submit(d->q, &d->ios[d->nios++]);
+		pblk += n;
+		count -= n;
+	}
+}
+
+void nvefs_discard_wait(struct nvefs_discard *d)
+{
+	while (d->inflight)
+		if (!nvefs_queue_poll(d->q, 0) && d->inflight)
+			nvefs_queue_wait(d->q, UINT64_MAX);
+	d->nios = 0;
+}
+
+/* Group lock held: take the free runs of [from, end), as far as `budget` goes; how many blocks. */
+static uint32_t hold_runs(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint32_t from,
+			  uint32_t end, uint64_t min_blks, uint32_t budget)
+{
+	uint32_t held = 0;
+
+	while ((from = nvefs_bits_next_zero(m->busy, from, end)) < end && held < budget) {
+		uint32_t stop = nvefs_bits_next_set(m->busy, from, end);
+		uint32_t n = stop - from < budget - held ? stop - from : budget - held;
+
+		if (n >= min_blks) {
+			nvefs_bits_set_run(m->trimming, from, n);
+			held += n;
+		}
+		from = stop;
+	}
+	for (uint32_t i = 0; i < NVEFS_GROUP_CHUNKS; i++)
+		m->busy[i] |= m->trimming[i];
+	a->groups[m->group].avail -= held;
+	return held;
+}
+
+static void discard_held(const struct nvefs_group_mem *m, struct nvefs_store *st,
+			 struct nvefs_queue *q, uint64_t *blks)
+{
+	const struct nvefs_dev_limits *lim = nvefs_dev_limits(st->dev);
+	struct nvefs_discard d;
+	uint32_t from = 0;
+
+	nvefs_discard_init(&d, st, q);
+	while ((from = nvefs_bits_next_set(m->trimming, from, NVEFS_GROUP_BLKS)) <
+	       NVEFS_GROUP_BLKS) {
+		uint32_t stop = nvefs_bits_next_zero(m->trimming, from, NVEFS_GROUP_BLKS);
+		uint64_t pblk = nvefs_layout_group_start(m->group) + from, count = stop - from;
+
+		nvefs_discard_add(&d, pblk, count);
+		align_inwards(lim, &pblk, &count);
+		*blks += count;
+		from = stop;
+	}
+	nvefs_discard_wait(&d);
+}
+
+static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g, uint32_t from,
+		      uint32_t end, uint64_t min_blks, uint64_t *blks)
+{
+	struct nvefs_alloc *a = st->alloc;
+	struct nvefs_mutex *lock = nvefs_group_lock(a, g);
+	uint64_t *map = calloc(NVEFS_GROUP_CHUNKS, sizeof(*map));
+	struct nvefs_group_mem *m;
+	uint32_t budget, held = 0;
+	bool mine = false;
+	int err = 0;
+
+	if (!map)
+		return -ENOMEM;
+	/* Writers keep at least half of what is left to them. */
+	budget = nvefs_room_get(a, NVEFS_GROUP_BLKS);
+	nvefs_room_put(a, budget - budget / 2);
+	budget /= 2;
+	do {
+		err = nvefs_group_load(st, q, g);
+		if (err)
+			break;
+		nvefs_mutex_lock(lock);
+		m = a->groups[g].mem;
+		mine = m && !m->trimming; /* somebody else's trim is as good */
+		if (mine) {
+			m->trimming = map;
+			held = hold_runs(a, m, from, end, min_blks, budget);
+		}
+		nvefs_mutex_unlock(lock);
+	} while (!m);
+	nvefs_room_put(a, budget - held);
+	if (mine && !err) {
+		discard_held(m, st, q, blks);
+		nvefs_mutex_lock(lock);
+		for (uint32_t i = 0; i < NVEFS_GROUP_CHUNKS; i++)
+			m->busy[i] &= ~map[i];
+		m->trimming = NULL;
+		a->groups[g].avail += held;
+		nvefs_mutex_unlock(lock);
+		nvefs_room_put(a, held);
+		if (held) {
+			nvefs_hint_set(a->avail_map, g);
+			nvefs_hint_set(a->run_map, g);
+		}
+	}
+	free(map);
+	return err;
+}
+
+int nvefs_alloc_trim(struct nvefs_store *st, struct nvefs_queue *q, uint64_t start, uint64_t count,
+		     uint64_t min_blks, uint64_t *ret_blks)
+{
+	uint64_t blks = 0, end;
+	int err = 0;
+
+	if (!nvefs_discard_possible(st))
+		return -EOPNOTSUPP;
+	if (start >= st->super.nblks)
+		return -EINVAL;
+	end = count < st->super.nblks - start ? start + count : st->super.nblks;
+	while (start < end && !err) {
+		uint32_t g = nvefs_layout_group(start), from = nvefs_group_off(start);
+		uint64_t next = nvefs_layout_group_start(g) + NVEFS_GROUP_BLKS;
+		uint32_t stop = next < end ? NVEFS_GROUP_BLKS : from + (uint32_t)(end - start);
+
+		if (nvefs_hint_test(st->alloc->avail_map, g))
+			err = trim_group(st, q, g, from, stop, min_blks ? min_blks : 1, &blks);
+		start = next;
+	}
+	if (!err)
+		*ret_blks = blks;
+	return err;
+}
