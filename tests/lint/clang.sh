@@ -10,7 +10,7 @@ command -v clang >/dev/null || {
 dir=$PWD/build-clang
 if [ ! -f "$dir/build.ninja" ]; then
 	rm -rf "$dir"
-	CC=clang meson setup "$dir" "$top" -Dwerror=true >"$dir.log" 2>&1 || {
+	CC=clang meson setup "$dir" "$top" -Dwerror=true -Dbuildtype=debug >"$dir.log" 2>&1 || {
 		cat "$dir.log"
 		exit 1
 	}
