@@ -8,6 +8,7 @@
 #include "format/block.h"
 #include "format/item.h"
 #include "format/layout.h"
+#include "format/node.h"
 
 /* An item while it is being laid out; its value may be the group record made here. */
 struct item {
@@ -46,7 +47,7 @@ static uint32_t item_room(const struct nvefs_mkfs_tree *t, uint64_t i)
 	uint32_t len = i < t->sb->ngroups ? sizeof(struct nvefs_disk_group)
 					  : t->params->items[i - t->sb->ngroups].len;
 
-	return (uint32_t)sizeof(struct nvefs_disk_slot) + (len + 7) / 8 * 8;
+	return nvefs_item_bytes(len);
 }
 
 /* How many items from `first` on fill a leaf. */
@@ -137,35 +138,27 @@ int nvefs_mkfs_tree_plan(struct nvefs_mkfs_tree *t, const struct nvefs_super *sb
 	return nvefs_layout_is_fixed(sb, nvefs_mkfs_tree_root(t)) ? -ENOSPC : 0;
 }
 
-static struct nvefs_disk_node *node_new(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s,
-					uint64_t k, uint32_t level)
+static void *node_new(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s, uint64_t k, uint32_t level)
 {
 	uint64_t pblk = node_pblk(t, k);
-	struct nvefs_disk_node *d = nvefs_spool_next(s, pblk);
+	void *node = nvefs_spool_next(s, pblk);
 
-	nvefs_block_fill(d, NVEFS_BT_NODE, pblk, t->txn, t->sb->uuid);
-	d->level = le16_make((uint16_t)level);
-	return d;
+	nvefs_block_fill(node, NVEFS_BT_NODE, pblk, t->txn, t->sb->uuid);
+	nvefs_node_init(node, (uint16_t)level);
+	return node;
 }
 
-static void leaf_write(const struct nvefs_mkfs_tree *t, struct nvefs_disk_node *d, uint64_t first,
-		       uint32_t n)
+static int leaf_write(const struct nvefs_mkfs_tree *t, void *leaf, uint64_t first, uint32_t n)
 {
-	struct nvefs_disk_slot *slot = (void *)d->body;
-	uint32_t low = NVEFS_BLOCK_SIZE;
-	struct item it;
+	int err = 0;
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && !err; i++) {
+		struct item it;
+
 		item_get(t, first + i, &it);
-		low -= (it.len + 7) / 8 * 8;
-		memcpy((uint8_t *)d + low, it.val, it.len);
-		slot[i].key = nvefs_key_encode(&it.key);
-		slot[i].value_off = le16_make((uint16_t)low);
-		slot[i].value_len = le16_make((uint16_t)it.len);
+		err = nvefs_leaf_insert(leaf, i, &it.key, it.val, it.len);
 	}
-	d->nitems = le16_make((uint16_t)n);
-	d->heap_low = le16_make((uint16_t)low);
-	d->heap_used = le16_make((uint16_t)(NVEFS_BLOCK_SIZE - low));
+	return err;
 }
 
 /*
@@ -174,22 +167,17 @@ static void leaf_write(const struct nvefs_mkfs_tree *t, struct nvefs_disk_node *
  * and is overwritten by those of the new nodes.
  */
 static void level_write(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s, uint32_t level,
-			uint64_t first, struct nvefs_disk_key *keys)
+			uint64_t first, struct nvefs_key *keys)
 {
 	uint64_t count = t->count[level], below = t->count[level - 1], child = 0;
 
 	for (uint64_t k = 0; k < count; k++) {
-		struct nvefs_disk_node *d = node_new(t, s, first + k, level);
-		struct nvefs_disk_child *c = (void *)d->body;
+		void *node = node_new(t, s, first + k, level);
 		uint32_t n = (uint32_t)(below / count + (k < below % count));
 
-		d->nitems = le16_make((uint16_t)n);
-		d->heap_low = le16_make(NVEFS_BLOCK_SIZE);
-		for (uint32_t i = 0; i < n; i++) {
-			c[i].key = keys[child + i];
-			c[i].pblk = le64_make(node_pblk(t, first - below + child + i));
-			c[i].txn = le64_make(t->txn);
-		}
+		for (uint32_t i = 0; i < n; i++)
+			nvefs_inner_insert(node, i, &keys[child + i],
+					   node_pblk(t, first - below + child + i), t->txn);
 		keys[k] = keys[child];
 		child += n;
 	}
@@ -197,25 +185,24 @@ static void level_write(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s, 
 
 int nvefs_mkfs_tree_write(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s)
 {
-	struct nvefs_disk_key *keys = calloc(t->count[0], sizeof(*keys));
+	struct nvefs_key *keys = calloc(t->count[0], sizeof(*keys));
 	uint64_t i = 0, first = t->count[0];
-	struct item it;
+	int err = keys ? 0 : -ENOMEM;
 
-	if (!keys)
-		return -ENOMEM;
-	for (uint64_t k = 0; k < t->count[0]; k++) {
+	for (uint64_t k = 0; k < t->count[0] && !err; k++) {
 		uint32_t n = leaf_items(t, i);
+		struct item it;
 
-		leaf_write(t, node_new(t, s, k, 0), i, n);
+		err = leaf_write(t, node_new(t, s, k, 0), i, n);
 		item_get(t, i, &it);
 		if (k) /* the leftmost path starts at zero */
-			keys[k] = nvefs_key_encode(&it.key);
+			keys[k] = it.key;
 		i += n;
 	}
-	for (uint32_t level = 1; level < t->height; level++) {
+	for (uint32_t level = 1; level < t->height && !err; level++) {
 		level_write(t, s, level, first, keys);
 		first += t->count[level];
 	}
 	free(keys);
-	return 0;
+	return err;
 }
