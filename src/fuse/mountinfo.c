@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: MIT */
+#include "fuse/mountinfo.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* proc(5): space, tab, newline and backslash are written as octal escapes. */
+static void unescape(const char *in, size_t len, char *out, size_t size)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < len && n + 1 < size; i++) {
+		if (in[i] == '\\' && i + 3 < len && in[i + 1] >= '0' && in[i + 1] <= '3') {
+			out[n++] = (char)((in[i + 1] - '0') << 6 | (in[i + 2] - '0') << 3 | (in[i + 3] - '0'));
+			i += 3;
+		} else {
+			out[n++] = in[i];
+		}
+	}
+	out[n] = '\0';
+}
+
+/* The next word of a line; NULL at its end. */
+static const char *next_word(const char **line, size_t *ret_len)
+{
+	const char *p = *line + strspn(*line, " \n");
+
+	*ret_len = strcspn(p, " \n");
+	*line = p + *ret_len;
+	return *ret_len ? p : NULL;
+}
+
+static bool parse_line(const char *line, struct nvefs_mountinfo *mi)
+{
+	const char *word, *id;
+	size_t len;
+
+	memset(mi, 0, sizeof(*mi));
+	for (int field = 0; field < 5; field++) {
+		word = next_word(&line, &len);
+		if (!word)
+			return false;
+		if (field == 2 && sscanf(word, "%u:%u", &mi->major, &mi->minor) != 2)
+			return false;
+		if (field == 4)
+			unescape(word, len, mi->mountpoint, sizeof(mi->mountpoint));
+	}
+	do
+		word = next_word(&line, &len);
+	while (word && !(len == 1 && *word == '-'));
+	word = word ? next_word(&line, &len) : NULL;
+	if (!word)
+		return false;
+	unescape(word, len, mi->fstype, sizeof(mi->fstype));
+	word = next_word(&line, &len);
+	if (word)
+		unescape(word, len, mi->source, sizeof(mi->source));
+	id = strstr(line, "user_id=");
+	if (id)
+		mi->user_id = (uint32_t)strtoul(id + strlen("user_id="), NULL, 10);
+	return true;
+}
+
+/* Calls fn for each mount, oldest first. */
+static int each_mount(void (*fn)(void *arg, const struct nvefs_mountinfo *mi), void *arg)
+{
+	FILE *f = fopen("/proc/self/mountinfo", "re");
+	struct nvefs_mountinfo mi;
+	char *line = NULL;
+	size_t size = 0;
+
+	if (!f)
+		return -errno;
+	while (getline(&line, &size, f) > 0)
+		if (parse_line(line, &mi))
+			fn(arg, &mi);
+	free(line);
+	fclose(f);
+	return 0;
+}
+
+struct query {
+	const char *mountpoint, *source;
+	unsigned int major, minor;
+	bool found;
+	struct nvefs_mountinfo *ret;
+};
+
+static void match(void *arg, const struct nvefs_mountinfo *mi)
+{
+	struct query *q = arg;
+
+	if (q->mountpoint && strcmp(q->mountpoint, mi->mountpoint) != 0)
+		return;
+	if (q->source && (strcmp(q->source, mi->source) != 0 || strcmp(mi->fstype, NVEFS_FSTYPE) != 0))
+		return;
+	if (!q->mountpoint && !q->source && (q->major != mi->major || q->minor != mi->minor))
+		return;
+	q->found = true;
+	if (q->ret)
+		*q->ret = *mi;
+}
+
+int nvefs_mountinfo_find(const char *mountpoint, struct nvefs_mountinfo *ret)
+{
+	struct query q = {.mountpoint = mountpoint, .ret = ret};
+	int err = each_mount(match, &q);
+
+	return err ? err : q.found ? 0 : -ENOENT;
+}
+
+int nvefs_mountinfo_find_source(const char *source, struct nvefs_mountinfo *ret)
+{
+	struct query q = {.source = source, .ret = ret};
+	int err = each_mount(match, &q);
+
+	return err ? err : q.found ? 0 : -ENOENT;
+}
+
+bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor)
+{
+	struct query q = {.major = major, .minor = minor};
+
+	return each_mount(match, &q) == 0 && q.found;
+}
+
+int nvefs_mountpoint_path(const char *path, char *ret, size_t size)
+{
+	char full[PATH_MAX], copy[PATH_MAX], *base;
+	size_t len = strlen(path);
+
+	if (realpath(path, full))
+		return (size_t)snprintf(ret, size, "%s", full) < size ? 0 : -ENAMETOOLONG;
+	if (errno != ENOTCONN)
+		return -errno;
+	/* The last part cannot be looked at; what it lies in can. */
+	if (len >= sizeof(copy))
+		return -ENAMETOOLONG;
+	memcpy(copy, path, len + 1);
+	while (len > 1 && copy[len - 1] == '/')
+		copy[--len] = '\0';
+	base = strrchr(copy, '/');
+	if (base)
+		*base = '\0';
+	if (!realpath(base ? (*copy ? copy : "/") : ".", full))
+		return -errno;
+	return (size_t)snprintf(ret, size, "%s/%s", strcmp(full, "/") ? full : "", base ? base + 1 : copy) < size
+		       ? 0
+		       : -ENAMETOOLONG;
+}
+
+static int run_fusermount(const char *path, int flags)
+{
+	pid_t pid = fork();
+	int status;
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		execlp("fusermount3", "fusermount3", "-u", flags & MNT_DETACH ? "-zq" : "-q", "--", path, (char *)NULL);
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
+}
+
+int nvefs_mountpoint_detach(const char *path, int flags)
+{
+	if (umount2(path, flags | UMOUNT_NOFOLLOW) == 0)
+		return 0;
+	return errno == EPERM && geteuid() ? run_fusermount(path, flags) : -errno;
+}

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: MIT */
+/* What /proc/self/mountinfo says, and unmounting. */
+#ifndef NVEFS_FUSE_MOUNTINFO_H
+#define NVEFS_FUSE_MOUNTINFO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define NVEFS_FSTYPE "fuse.nvefs"
+
+struct nvefs_mountinfo {
+	unsigned int major, minor; /* of the mounted file system */
+	char mountpoint[4096];
+	char fstype[64];
+	char source[1024];
+	uint32_t user_id; /* FUSE's: who mounted it */
+};
+
+/* The topmost mount on this absolute path; -ENOENT when it is none. Touches no file system. */
+int nvefs_mountinfo_find(const char *mountpoint, struct nvefs_mountinfo *ret);
+/* The latest mount of this source and type fuse.nvefs. */
+int nvefs_mountinfo_find_source(const char *source, struct nvefs_mountinfo *ret);
+/* Is the file system with this device number mounted anywhere in our name space? */
+bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor);
+
+/* An absolute path without symbolic links, of a mount point which may be dead. 0 or -errno. */
+int nvefs_mountpoint_path(const char *path, char *ret, size_t size);
+/* umount2(2), by way of fusermount3 for ordinary users. flags: MNT_DETACH, MNT_FORCE. 0 or -errno. */
+int nvefs_mountpoint_detach(const char *path, int flags);
+
+#endif
