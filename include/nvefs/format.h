@@ -164,7 +164,10 @@ struct nvefs_disk_slot {
 };
 static_assert(sizeof(struct nvefs_disk_slot) == 24, "slot");
 
-/* Inner node: child i holds the keys from key[i] on, below key[i + 1]; key[0] of the leftmost path is zero. */
+/*
+ * Inner node: child i > 0 holds the keys from key[i] on, below key[i + 1]. Child
+ * 0 begins where the node itself does; key[0] lies in the node's range, below key[1].
+ */
 struct nvefs_disk_child {
 	struct nvefs_disk_key key;
 	le64 pblk;

@@ -43,6 +43,11 @@ void nvefs_inner_set(void *block, uint32_t i, uint64_t pblk, uint64_t txn)
 	c->txn = le64_make(txn);
 }
 
+void nvefs_inner_set_key(void *block, uint32_t i, const struct nvefs_key *key)
+{
+	children_of(block)[i].key = nvefs_key_encode(key);
+}
+
 void nvefs_inner_insert(void *block, uint32_t i, const struct nvefs_key *key, uint64_t pblk,
 			uint64_t txn)
 {

@@ -84,11 +84,12 @@ void nvefs_leaf_merge(void *dst, const void *src, bool front);
 
 /* ---- Inner nodes ---- */
 
-/* The child that covers *key: the last one whose key is <= *key, or the first. */
+/* The child that covers *key: the last one whose key is <= *key, or the first, whose own key is no bound. */
 uint32_t nvefs_inner_find(const void *block, const struct nvefs_key *key);
 uint64_t nvefs_inner_pblk(const void *block, uint32_t i);
 uint64_t nvefs_inner_txn(const void *block, uint32_t i);
 void nvefs_inner_set(void *block, uint32_t i, uint64_t pblk, uint64_t txn);
+void nvefs_inner_set_key(void *block, uint32_t i, const struct nvefs_key *key);
 /* Insert before child i. The node is not full. */
 void nvefs_inner_insert(void *block, uint32_t i, const struct nvefs_key *key, uint64_t pblk,
 			uint64_t txn);

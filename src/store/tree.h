@@ -46,6 +46,7 @@ uint32_t nvefs_tree_credits(const struct nvefs_store *st);
  * function gets the raw block (NULL with err when it cannot be read or is
  * damaged) and the address, level and generation that the parent states. Takes
  * and drops the meta lock itself; I/O on q. A non-zero return ends the walk.
+ * Nobody may change the tree meanwhile: it would look damaged.
  */
 struct nvefs_tree_visit {
 	uint64_t pblk, txn;

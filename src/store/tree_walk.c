@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Visiting all nodes. One private copy of a node per level; the meta lock is
+ * held for looking up and copying only, and never while the visitor runs.
+ *
+ * Each node with a key in it fits into one place per level only (its bounds
+ * would be wrong elsewhere), so that the walk ends on any damage.
+ */
+#include <errno.h>
+
+#include "base/buf.h"
+#include "format/block.h"
+#include "store/tree_path.h"
+
+struct level {
+	struct nvefs_disk_node *node; /* copy */
+	struct nvefs_tree_range range;
+	uint32_t next; /* child to visit next */
+};
+
+struct walk {
+	struct nvefs_store *st;
+	struct nvefs_queue *q;
+	nvefs_tree_visit_fn *fn;
+	void *arg;
+	struct level levels[NVEFS_TREE_MAX_HEIGHT];
+};
+
+/* Copy the node that belongs at v's place. */
+static int node_copy(struct walk *w, const struct nvefs_tree_visit *v,
+		     const struct nvefs_tree_range *range, void *ret_copy)
+{
+	struct nvefs_miss miss;
+	struct nvefs_mblk *b;
+	int err;
+
+	for (;;) {
+		nvefs_store_rdlock(w->st);
+		err = nvefs_tree_node_get(w->st, v->pblk, v->txn, v->level, range, &miss, &b);
+		if (!err)
+			memcpy(ret_copy, b->data, NVEFS_BLOCK_BYTES);
+		nvefs_store_rdunlock(w->st);
+		if (!nvefs_store_retry(w->st, w->q, &miss, &err))
+			return err;
+	}
+}
+
+/* Fetch and visit one node. *ret_down: it has children that can be visited. */
+static int visit(struct walk *w, uint64_t pblk, uint64_t txn, uint32_t level,
+		 const struct nvefs_tree_range *range, bool *ret_down)
+{
+	struct level *l = &w->levels[level];
+	struct nvefs_tree_visit v = {.pblk = pblk, .txn = txn, .level = level, .low = range->low};
+
+	*ret_down = false;
+	if (!l->node)
+		l->node = nvefs_buf_new(NVEFS_BLOCK_BYTES);
+	if (!l->node)
+		return -ENOMEM;
+	v.err = node_copy(w, &v, range, l->node);
+	if (v.err == -ENOMEM)
+		return v.err;
+	v.node = v.err ? NULL : l->node;
+	l->range = *range;
+	l->next = 0;
+	*ret_down = !v.err && level;
+	return w->fn(w->arg, &v);
+}
+
+static int walk_run(struct walk *w, uint64_t pblk, uint64_t txn, uint32_t height)
+{
+	struct nvefs_tree_range range = {.has_high = false};
+	uint32_t level = height - 1;
+	bool down;
+	int err = visit(w, pblk, txn, level, &range, &down);
+
+	if (!down)
+		return err;
+	while (!err && level < height) {
+		struct level *l = &w->levels[level];
+		uint32_t i = l->next++;
+
+		if (i == nvefs_node_nitems(l->node)) {
+			level++;
+			continue;
+		}
+		range = nvefs_tree_child_range(l->node, &l->range, i);
+		err = visit(w, nvefs_inner_pblk(l->node, i), nvefs_inner_txn(l->node, i), level - 1,
+			    &range, &down);
+		if (down)
+			level--;
+	}
+	return err;
+}
+
+int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg)
+{
+	struct walk w = {.st = st, .q = q, .fn = fn, .arg = arg};
+	uint64_t pblk, txn;
+	uint32_t height;
+	int err;
+
+	nvefs_store_rdlock(st);
+	pblk = nvefs_store_root(st)->tree_pblk;
+	txn = nvefs_store_root(st)->tree_txn;
+	height = nvefs_store_root(st)->tree_height;
+	nvefs_store_rdunlock(st);
+	if (!height || height > NVEFS_TREE_MAX_HEIGHT)
+		return -EUCLEAN;
+	err = walk_run(&w, pblk, txn, height);
+	for (uint32_t i = 0; i < NVEFS_TREE_MAX_HEIGHT; i++)
+		nvefs_buf_free(w.levels[i].node);
+	return err;
+}
