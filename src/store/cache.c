@@ -65,11 +65,15 @@ static void mblk_free(struct nvefs_mblk *b)
 void nvefs_cache_done(struct nvefs_store *st)
 {
 	struct nvefs_cache *c = &st->cache;
-	struct nvefs_list *l;
 
-	if (c->buckets && c->gens)
-		while ((l = nvefs_list_pop(&c->clock)))
-			mblk_free(nvefs_container_of(l, struct nvefs_mblk, lru));
+	for (uint32_t i = 0; c->buckets && i < c->nbuckets; i++) {
+		struct nvefs_mblk *b = c->buckets[i], *next;
+
+		for (; b; b = next) {
+			next = b->hash_next;
+			mblk_free(b);
+		}
+	}
 	free(c->buckets);
 	free(c->gens);
 	memset(c, 0, sizeof(*c));
@@ -84,7 +88,23 @@ struct nvefs_mblk *nvefs_cache_peek(struct nvefs_store *st, uint64_t pblk)
 	return b;
 }
 
-struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, void *data)
+/* The clock holds exactly the blocks that may be evicted. Call after any change of what that depends on. */
+static void clock_update(struct nvefs_store *st, struct nvefs_mblk *b)
+{
+	struct nvefs_cache *c = &st->cache;
+	bool evictable = !b->dirty_txn && !b->image && !b->freed && !b->pinned;
+	bool on_clock = !nvefs_list_empty(&b->lru);
+
+	if (evictable && !on_clock) {
+		nvefs_list_push(&c->clock, &b->lru);
+		c->nclean++;
+	} else if (!evictable && on_clock) {
+		nvefs_list_del(&b->lru);
+		c->nclean--;
+	}
+}
+
+struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, void *data, bool pinned)
 {
 	struct nvefs_mblk *b = calloc(1, sizeof(*b)), **slot = bucket(st, pblk);
 
@@ -92,13 +112,15 @@ struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, voi
 		return NULL;
 	b->pblk = pblk;
 	b->data = data;
+	b->pinned = pinned;
 	b->referenced = 1;
+	nvefs_list_init(&b->lru);
 	nvefs_list_init(&b->dirty_link);
 	nvefs_list_init(&b->home_link);
-	nvefs_list_push(&st->cache.clock, &b->lru);
 	b->hash_next = *slot;
 	*slot = b;
 	st->cache.nblks++;
+	clock_update(st, b);
 	return b;
 }
 
@@ -111,10 +133,11 @@ static void mblk_drop(struct nvefs_store *st, struct nvefs_mblk *b)
 		p = &(*p)->hash_next;
 	*p = b->hash_next;
 	++*gen(st, b->pblk);
-	nvefs_list_del(&b->lru);
 	nvefs_list_del(&b->dirty_link);
 	if (b->image)
 		nvefs_cache_image_drop(st, b);
+	b->pinned = true;
+	clock_update(st, b); /* off the clock, whatever it was */
 	st->cache.nblks--;
 	mblk_free(b);
 }
@@ -129,6 +152,7 @@ void nvefs_cache_image_set(struct nvefs_store *st, struct nvefs_mblk *b, void *i
 	}
 	b->image = image;
 	b->image_txn = txn;
+	clock_update(st, b);
 }
 
 void nvefs_cache_image_drop(struct nvefs_store *st, struct nvefs_mblk *b)
@@ -137,6 +161,7 @@ void nvefs_cache_image_drop(struct nvefs_store *st, struct nvefs_mblk *b)
 	b->image = NULL;
 	nvefs_list_del(&b->home_link);
 	st->cache.nhome--;
+	clock_update(st, b);
 }
 
 void nvefs_cache_purge(struct nvefs_store *st, uint64_t durable)
@@ -152,22 +177,17 @@ void nvefs_cache_purge(struct nvefs_store *st, uint64_t durable)
 	}
 }
 
-static bool mblk_evictable(const struct nvefs_mblk *b)
-{
-	return !b->dirty_txn && !b->image && !b->freed && !b->pinned;
-}
-
-/* Clock: what was touched since the hand came by last gets another round. */
+/* What was touched since the hand came by last gets another round. */
 void nvefs_cache_shrink(struct nvefs_store *st)
 {
 	struct nvefs_cache *c = &st->cache;
-	uint32_t steps = 2 * c->nblks;
+	uint32_t steps = 2 * c->nclean;
 
 	assert(!st->in_txn);
-	while (c->nblks > c->max_blks && steps--) {
+	while (c->nclean > c->max_blks && steps--) {
 		struct nvefs_mblk *b = nvefs_container_of(c->clock.next, struct nvefs_mblk, lru);
 
-		if (mblk_evictable(b) && !__atomic_load_n(&b->referenced, __ATOMIC_RELAXED)) {
+		if (!__atomic_load_n(&b->referenced, __ATOMIC_RELAXED)) {
 			mblk_drop(st, b);
 			continue;
 		}
@@ -239,6 +259,7 @@ bool nvefs_cache_dirty(struct nvefs_txn *t, struct nvefs_mblk *b)
 	h->txn = le64_make(t->id);
 	nvefs_list_push(&c->dirty, &b->dirty_link);
 	c->ndirty++;
+	clock_update(t->st, b);
 	return true;
 }
 
@@ -250,7 +271,7 @@ int nvefs_cache_new(struct nvefs_txn *t, uint64_t pblk, uint16_t type, struct nv
 	if (!b) {
 		void *data = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 
-		b = data ? nvefs_cache_insert(st, pblk, data) : NULL;
+		b = data ? nvefs_cache_insert(st, pblk, data, false) : NULL;
 		if (!b) {
 			nvefs_buf_free(data);
 			return -ENOMEM;
@@ -283,6 +304,7 @@ void nvefs_cache_forget(struct nvefs_txn *t, struct nvefs_mblk *b)
 	b->freed = true;
 	b->dirty_txn = t->id;
 	nvefs_list_push(&c->freed, &b->dirty_link);
+	clock_update(t->st, b);
 }
 
 static void load_complain(const struct nvefs_miss *miss, const void *data, int err,
@@ -316,7 +338,7 @@ static int load_insert(struct nvefs_store *st, const struct nvefs_miss *miss, vo
 	if (err || status)
 		return err ? err : -EUCLEAN;
 	nvefs_cache_shrink(st);
-	if (!nvefs_cache_insert(st, miss->pblk, *data))
+	if (!nvefs_cache_insert(st, miss->pblk, *data, false))
 		return -ENOMEM;
 	*data = NULL;
 	return 0;

@@ -262,12 +262,11 @@ static int keep_in_memory(struct recovery *r)
 		if (!data)
 			return fail(r, -ENOMEM, "out of memory");
 		memcpy(data, r->homes[i].image, NVEFS_BLOCK_SIZE);
-		b = nvefs_cache_insert(r->st, r->homes[i].pblk, data);
+		b = nvefs_cache_insert(r->st, r->homes[i].pblk, data, true);
 		if (!b) {
 			nvefs_buf_free(data);
 			return fail(r, -ENOMEM, "out of memory");
 		}
-		b->pinned = true;
 	}
 	return 0;
 }
@@ -305,12 +304,11 @@ static int read_root(struct recovery *r, uint64_t min_txn, uint64_t max_txn)
 	if (!b) {
 		void *data = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 
-		b = data ? nvefs_cache_insert(st, want.pblk, data) : NULL;
+		b = data ? nvefs_cache_insert(st, want.pblk, data, true) : NULL;
 		if (!b) {
 			nvefs_buf_free(data);
 			return fail(r, -ENOMEM, "out of memory");
 		}
-		b->pinned = true;
 		err = nvefs_queue_read(r->q, want.pblk, 1, data);
 		if (err)
 			return nvefs_error_set(r->err, err, "%s: root block: %s", r->target,

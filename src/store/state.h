@@ -28,8 +28,9 @@ struct nvefs_alloc;
 struct nvefs_cache {
 	struct nvefs_mblk **buckets;
 	uint32_t nbuckets; /* a power of two */
-	uint32_t nblks, max_blks;
-	struct nvefs_list clock; /* all blocks, by mblk.lru; the hand is at its front */
+	uint32_t nblks;		 /* all */
+	uint32_t nclean, max_blks; /* evictable ones */
+	struct nvefs_list clock; /* these, by mblk.lru; the hand is at its front */
 	struct nvefs_list dirty; /* of the running transaction, by dirty_link */
 	uint32_t ndirty;
 	struct nvefs_list freed; /* by dirty_link, in order of the freeing transaction (dirty_txn) */
@@ -118,7 +119,7 @@ void nvefs_cache_done(struct nvefs_store *st);
 /* For writing. The block as cached, or NULL. */
 struct nvefs_mblk *nvefs_cache_peek(struct nvefs_store *st, uint64_t pblk);
 /* For writing. A block with `data` (taken over), not cached before. NULL: out of memory, data stays the caller's. */
-struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, void *data);
+struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, void *data, bool pinned);
 /* For writing. `image` (taken over) is the newest committed content of b. */
 void nvefs_cache_image_set(struct nvefs_store *st, struct nvefs_mblk *b, void *image, uint64_t txn);
 /* For writing. The image is home, or needs not go there. */
