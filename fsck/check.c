@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT */
+#include "check.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "context.h"
+
+static const struct {
+	const char *name;
+	int (*run)(struct nvefs_check_ctx *c);
+} passes[] = {
+	{"superblocks", nvefs_pass_super}, {"journal", nvefs_pass_journal},   {"tree", nvefs_pass_tree},
+	{"names", nvefs_pass_names},	   {"blocks", nvefs_pass_blocks},     {"counters", nvefs_pass_counters},
+	{"data", nvefs_pass_data},
+};
+#define NPASSES (sizeof(passes) / sizeof(passes[0]))
+
+const char *nvefs_kind_text(uint8_t kind)
+{
+	switch (kind) {
+	case NVEFS_KIND_GROUP:
+		return "group";
+	case NVEFS_KIND_ORPHAN:
+		return "orphan";
+	case NVEFS_KIND_SHARE:
+		return "share";
+	case NVEFS_KIND_INODE:
+		return "inode";
+	case NVEFS_KIND_SYMLINK:
+		return "symlink";
+	case NVEFS_KIND_XATTR:
+		return "xattr";
+	case NVEFS_KIND_XVALUE:
+		return "xvalue";
+	case NVEFS_KIND_DIRENT:
+		return "dirent";
+	case NVEFS_KIND_MAP:
+		return "map";
+	}
+	return "unknown";
+}
+
+void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p)
+{
+	if (nvefs_problem_info(p->code)->severity != NVEFS_SEV_NOTE) {
+		c->res->problems++;
+		if (!c->res->first_code)
+			c->res->first_code = p->code;
+	}
+	if (c->opts->report)
+		c->opts->report(c->opts->arg, p);
+}
+
+int nvefs_check_progress(struct nvefs_check_ctx *c, uint64_t done, uint64_t total)
+{
+	if (!c->opts->progress)
+		return 0;
+	return c->opts->progress(c->opts->arg, passes[c->pass_no].name, c->pass_no, NPASSES, done, total) ?
+		       -ECANCELED :
+		       0;
+}
+
+int nvefs_check(struct nvefs_dev *dev, const struct nvefs_check_opts *opts, struct nvefs_check_result *ret,
+		struct nvefs_error *err)
+{
+	struct nvefs_check_ctx c = {.dev = dev, .opts = opts, .res = ret, .err = err};
+	const char *name = passes[0].name;
+	int code = nvefs_queue_init(dev, 0, &c.q);
+
+	memset(ret, 0, sizeof(*ret));
+	if (err)
+		err->text[0] = '\0';
+	for (; !code && !c.stop && c.pass_no < NPASSES; c.pass_no++) {
+		name = passes[c.pass_no].name;
+		code = nvefs_check_progress(&c, 0, 0);
+		if (!code)
+			code = passes[c.pass_no].run(&c);
+	}
+	nvefs_store_free(c.st);
+	nvefs_queue_done(c.q);
+	nvefs_usage_done(&c.usage);
+	nvefs_inode_table_done(&c.inodes);
+	free(c.groups);
+	free(c.orphans);
+	if (code && err && !err->text[0])
+		nvefs_error_set(err, code, "%s: the check ended in pass %s: %s",
+				nvefs_dev_identity(dev)->target, name, strerror(-code));
+	return code;
+}

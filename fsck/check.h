@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The check of a whole file system, as a library: fsck.nvefs and the tests call it.
+ *
+ * It opens the store on the device, which replays the journal (into memory only,
+ * when asked), and then never writes. Whatever the device holds, it neither
+ * crashes nor runs for ever, and its memory is bounded: one bit for each block in use,
+ * 16 bytes for each shared block, 32 bytes for each inode.
+ */
+#ifndef NVEFS_FSCK_CHECK_H
+#define NVEFS_FSCK_CHECK_H
+
+#include <nvefs/device.h>
+
+#include "problem.h"
+
+struct nvefs_check_opts {
+	bool replay_in_memory; /* change nothing on the device, not even by replaying */
+	bool quick;	       /* superblocks, journal, root: stop there when nothing was to be replayed */
+	bool data;	       /* read all data and compare with its checksums */
+	/* Each problem as it is found; may be NULL. Valid during the call. */
+	void (*report)(void *arg, const struct nvefs_problem *p);
+	/* May be NULL. total 0: not known. Returns non-zero to end the check with -ECANCELED. */
+	int (*progress)(void *arg, const char *pass, uint32_t pass_no, uint32_t npasses, uint64_t done,
+			uint64_t total);
+	void *arg;
+};
+
+struct nvefs_check_result {
+	uint64_t problems;   /* found, notes not counted */
+	uint32_t first_code; /* of the first one; 0: none */
+	bool skipped;	     /* quick, and there was no need for more */
+	uint64_t replayed_txns;
+	uint8_t uuid[16];
+	char label[64];
+	uint64_t nblks, free_blks, data_blks, meta_blks, shared_blks;
+	uint64_t files, dirs, others, orphans;
+	uint64_t data_checked_blks;
+};
+
+/*
+ * 0: the check was made, *ret says what it found, also when that is too much
+ * damage to go on. -EMEDIUMTYPE: there is no nvefs on the device; -ENOTSUP: of a newer version; -EIO,
+ * -ENOMEM, -ECANCELED: the check could not be made, *err says why. The device
+ * stays the caller's; one queue of it is used meanwhile.
+ */
+int nvefs_check(struct nvefs_dev *dev, const struct nvefs_check_opts *opts, struct nvefs_check_result *ret,
+		struct nvefs_error *err);
+
+#endif

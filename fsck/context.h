@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT */
+/* What the passes of a check share. */
+#ifndef NVEFS_FSCK_CONTEXT_H
+#define NVEFS_FSCK_CONTEXT_H
+
+#include "check.h"
+#include "format/item.h"
+#include "format/map.h"
+#include "format/root.h"
+#include "format/super.h"
+#include "inodes.h"
+#include "store/store.h"
+#include "store/tree.h"
+#include "usage.h"
+
+struct nvefs_check_group {
+	struct nvefs_group_rec rec;
+	bool known;
+};
+
+struct nvefs_check_orphan {
+	uint64_t ino;
+	uint32_t reason;
+};
+
+struct nvefs_check_ctx {
+	struct nvefs_dev *dev;
+	struct nvefs_queue *q;
+	struct nvefs_store *st; /* from pass "journal" on */
+	const struct nvefs_check_opts *opts;
+	struct nvefs_check_result *res;
+	struct nvefs_error *err;
+	struct nvefs_super sb;	/* from pass "superblocks" on */
+	struct nvefs_root root; /* from pass "journal" on */
+	uint32_t pass_no;
+	bool stop;	 /* no further pass can be made */
+	bool incomplete; /* parts of the tree were not seen: what is missing proves nothing */
+
+	struct nvefs_usage usage;
+	struct nvefs_inode_table inodes;
+	struct nvefs_check_group *groups;
+	struct nvefs_check_orphan *orphans; /* ascending */
+	uint64_t norphans, max_orphans;
+	uint64_t tree_nodes, inode_items, max_ino, mapped_blks;
+	uint64_t share_items, share_refs;
+};
+
+/* Passes: 0 or a negative errno when the check cannot go on; problems are reported, not returned. */
+int nvefs_pass_super(struct nvefs_check_ctx *c);
+int nvefs_pass_journal(struct nvefs_check_ctx *c);
+int nvefs_pass_tree(struct nvefs_check_ctx *c);
+int nvefs_pass_names(struct nvefs_check_ctx *c);
+int nvefs_pass_blocks(struct nvefs_check_ctx *c);
+int nvefs_pass_counters(struct nvefs_check_ctx *c);
+int nvefs_pass_data(struct nvefs_check_ctx *c);
+
+void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p);
+/* 0 or -ECANCELED. */
+int nvefs_check_progress(struct nvefs_check_ctx *c, uint64_t done, uint64_t total);
+
+const char *nvefs_kind_text(uint8_t kind);
+
+/*
+ * Walk the tree, left to right. `node` (may be NULL) gets each sound node,
+ * `item` each item of a sound leaf in key order; both return 0 or a negative
+ * errno, which ends the walk. With `report` problems of nodes are reported (first walk only).
+ */
+struct nvefs_check_walk {
+	int (*node)(struct nvefs_check_ctx *c, const struct nvefs_tree_visit *v);
+	int (*item)(struct nvefs_check_ctx *c, void *arg, const struct nvefs_key *key, const void *val, uint32_t len,
+		    uint64_t pblk);
+	void *arg;
+	bool report;
+};
+int nvefs_check_walk(struct nvefs_check_ctx *c, const struct nvefs_check_walk *w);
+
+#endif

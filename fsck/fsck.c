@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT */
+/* fsck.nvefs: check a file system that is not mounted. */
+#include <errno.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "check.h"
+#include "report.h"
+
+/* Exit status bits of fsck(8). */
+enum { EXIT_CLEAN = 0, EXIT_ERRORS_LEFT = 4, EXIT_OPERATION = 8, EXIT_USAGE = 16, EXIT_CANCELLED = 32 };
+
+struct fsck_options {
+	bool no_change, preen, yes, force, data;
+	struct nvefs_report report;
+};
+
+static const char usage[] =
+	"usage: fsck.nvefs [OPTIONS] TARGET\n"
+	"Check the nvefs file system on TARGET, which must not be mounted.\n"
+	"\n"
+	"  -n               change nothing: replay the journal in memory only\n"
+	"  -p, -a           as at boot: replay the journal; check all only where that was needed\n"
+	"  -y               mend all that is found (repair is not there yet: what is found is left)\n"
+	"  -f               check all even if it looks clean\n"
+	"  --data           read all data, too, and compare it with its checksums\n"
+	"  -C[FD]           show progress, on the terminal or as lines on descriptor FD\n"
+	"  --json           report as one JSON document\n"
+	"  -h, --help       this text\n"
+	"  -V, --version    version\n"
+	"\n"
+	"Exit status: 0 clean, 4 problems are left, 8 the check could not be made, 16 usage, 32 cancelled.\n"
+	"\n"
+	"TARGET, with its options after commas:\n";
+
+static void on_signal(int sig)
+{
+	(void)sig;
+	nvefs_report_cancel();
+}
+
+static int usage_error(const char *text)
+{
+	fprintf(stderr, "fsck.nvefs: %s: see fsck.nvefs --help\n", text);
+	return EXIT_USAGE;
+}
+
+static void parse_progress(struct fsck_options *o, const char *arg)
+{
+	o->report.progress_fd = arg ? atoi(arg) : 0;
+	o->report.bar = o->report.progress_fd <= 0 && isatty(STDOUT_FILENO);
+}
+
+static int parse_one(struct fsck_options *o, int opt, const char *arg)
+{
+	switch (opt) {
+	case 'n':
+		o->no_change = true;
+		return 0;
+	case 'p':
+	case 'a':
+		o->preen = true;
+		return 0;
+	case 'y':
+		o->yes = true;
+		return 0;
+	case 'f':
+		o->force = true;
+		return 0;
+	case 'd':
+		o->data = true;
+		return 0;
+	case 'j':
+		o->report.json = true;
+		return 0;
+	case 'C':
+		parse_progress(o, arg);
+		return 0;
+	case 'h':
+		printf("%s%s", usage, nvefs_dev_help());
+		exit(0);
+	case 'V':
+		puts("fsck.nvefs " NVEFS_VERSION);
+		exit(0);
+	}
+	return EXIT_USAGE;
+}
+
+static int parse_options(int argc, char **argv, struct fsck_options *o)
+{
+	static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+					      {"version", no_argument, NULL, 'V'},
+					      {"data", no_argument, NULL, 'd'},
+					      {"json", no_argument, NULL, 'j'},
+					      {0}};
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "npayfC::hV", longs, NULL)) != -1)
+		if (parse_one(o, opt, optarg))
+			return usage_error("unknown option");
+	if (o->no_change + o->preen + o->yes > 1)
+		return usage_error("only one of -n, -p (or -a) and -y can be given");
+	if (optind + 1 != argc)
+		return usage_error(optind == argc ? "no target is named" : "more than one target is named");
+	o->report.target = argv[optind];
+	return 0;
+}
+
+static int check(struct fsck_options *o, struct nvefs_dev *dev)
+{
+	struct nvefs_check_opts opts = {
+		.replay_in_memory = o->no_change,
+		.quick = o->preen && !o->force && !o->data,
+		.data = o->data,
+		.report = nvefs_report_problem,
+		.progress = nvefs_report_progress,
+		.arg = &o->report,
+	};
+	struct nvefs_check_result res;
+	struct nvefs_error err = {""};
+	int code = nvefs_check(dev, &opts, &res, &err), status;
+
+	if (code) {
+		status = code == -ECANCELED ? EXIT_CANCELLED : EXIT_OPERATION;
+		nvefs_report_failed(&o->report, err.text, status);
+		return status;
+	}
+	status = res.problems ? EXIT_ERRORS_LEFT : EXIT_CLEAN;
+	nvefs_report_done(&o->report, &res, status);
+	return status;
+}
+
+int main(int argc, char **argv)
+{
+	struct fsck_options o = {0};
+	struct nvefs_dev_open_opts open_opts = {0};
+	struct nvefs_dev *dev = NULL;
+	struct nvefs_error err = {""};
+	struct sigaction sa = {.sa_handler = on_signal};
+	int status = parse_options(argc, argv, &o);
+
+	if (status)
+		return status;
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	nvefs_report_init(&o.report);
+	open_opts.flags = o.no_change ? NVEFS_OPEN_RDONLY : 0;
+	if (nvefs_dev_open(o.report.target, &open_opts, &dev, &err)) {
+		nvefs_report_failed(&o.report, err.text, EXIT_OPERATION);
+		return EXIT_OPERATION;
+	}
+	status = check(&o, dev);
+	nvefs_dev_close(dev);
+	return status;
+}

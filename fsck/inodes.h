@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT */
+/* What the check remembers of each inode: 32 bytes, in order of number. */
+#ifndef NVEFS_FSCK_INODES_H
+#define NVEFS_FSCK_INODES_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct nvefs_inode_entry {
+	uint64_t ino;
+	uint64_t parent; /* of a directory, as it says */
+	uint32_t nlink;	 /* as it says */
+	uint32_t names;	 /* directory entries found */
+	uint8_t dtype;	 /* DT_* */
+	uint8_t mark;	 /* while looking for loops */
+};
+
+struct nvefs_inode_table {
+	struct nvefs_inode_entry *tab;
+	size_t n, max;
+};
+
+void nvefs_inode_table_done(struct nvefs_inode_table *t);
+/* Numbers must ascend. 0 or -ENOMEM. */
+int nvefs_inode_table_add(struct nvefs_inode_table *t, const struct nvefs_inode_entry *e);
+struct nvefs_inode_entry *nvefs_inode_table_find(const struct nvefs_inode_table *t, uint64_t ino);
+
+#endif

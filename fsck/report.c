@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: MIT */
+#include "report.h"
+
+#include <json-c/json.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/thread.h"
+
+#define BAR_CELLS 40u
+#define BAR_INTERVAL_NS 100000000ull
+
+static volatile sig_atomic_t cancelled;
+
+void nvefs_report_cancel(void)
+{
+	cancelled = 1;
+}
+
+void nvefs_report_init(struct nvefs_report *r)
+{
+	if (r->json)
+		r->list = json_object_new_array();
+}
+
+static void clear_bar(struct nvefs_report *r)
+{
+	if (r->bar_shown)
+		fputs("\r\033[K", stdout);
+	r->bar_shown = false;
+}
+
+/* Number of the problems with this code so far, this one included. */
+static uint64_t count(struct nvefs_report *r, uint32_t code)
+{
+	uint32_t i = 0;
+
+	while (i < NVEFS_REPORT_CODES - 1 && r->codes[i] && r->codes[i] != code)
+		i++;
+	r->codes[i] = code;
+	return ++r->counts[i];
+}
+
+static void put_number(struct json_object *o, const char *key, uint64_t v)
+{
+	json_object_object_add(o, key, json_object_new_uint64(v));
+}
+
+static void put_text(struct json_object *o, const char *key, const char *s)
+{
+	json_object_object_add(o, key, json_object_new_string(s));
+}
+
+static void add_json(struct nvefs_report *r, const struct nvefs_problem *p, const char *code, const char *text)
+{
+	const struct nvefs_problem_info *info = nvefs_problem_info(p->code);
+	struct json_object *o = json_object_new_object();
+
+	put_text(o, "code", code);
+	put_text(o, "severity", nvefs_severity_text(info->severity));
+	json_object_object_add(o, "safe_to_fix", json_object_new_boolean(info->safe));
+	put_text(o, "message", text);
+	if (p->ino)
+		put_number(o, "inode", p->ino);
+	if (p->pblk)
+		put_number(o, "pblk", p->pblk);
+	json_object_array_add(r->list, o);
+}
+
+void nvefs_report_problem(void *arg, const struct nvefs_problem *p)
+{
+	struct nvefs_report *r = arg;
+	char text[1024], code[16];
+
+	if (count(r, p->code) > NVEFS_REPORT_PER_CODE)
+		return;
+	nvefs_problem_text(p, text, sizeof(text));
+	snprintf(code, sizeof(code), "NV%04x", p->code);
+	if (r->json) {
+		add_json(r, p, code, text);
+		return;
+	}
+	clear_bar(r);
+	printf("%s: %s: %s: %s\n", r->target, code, nvefs_severity_text(nvefs_problem_info(p->code)->severity), text);
+}
+
+static void draw_bar(struct nvefs_report *r, const char *pass, uint32_t pass_no, uint32_t npasses, double part)
+{
+	double all = (pass_no + part) / npasses;
+	char cells[BAR_CELLS + 1];
+
+	for (uint32_t i = 0; i < BAR_CELLS; i++)
+		cells[i] = i < all * BAR_CELLS ? '=' : ' ';
+	cells[BAR_CELLS] = '\0';
+	printf("\r%s: %-11s [%s] %3.0f%%", r->target, pass, cells, 100 * all);
+	fflush(stdout);
+	r->bar_shown = true;
+}
+
+int nvefs_report_progress(void *arg, const char *pass, uint32_t pass_no, uint32_t npasses, uint64_t done,
+			  uint64_t total)
+{
+	struct nvefs_report *r = arg;
+	uint64_t now;
+
+	if (!r->bar && r->progress_fd <= 0)
+		return cancelled;
+	now = nvefs_now_ns();
+	if (now - r->bar_ns < BAR_INTERVAL_NS)
+		return cancelled;
+	r->bar_ns = now;
+	if (done > total)
+		done = total;
+	if (r->progress_fd > 0)
+		dprintf(r->progress_fd, "%u %llu %llu %s\n", pass_no + 1, (unsigned long long)done,
+			(unsigned long long)(total ? total : 1), r->target);
+	else
+		draw_bar(r, pass, pass_no, npasses, total ? (double)done / (double)total : 0);
+	return cancelled;
+}
+
+static void print_more(const struct nvefs_report *r)
+{
+	for (uint32_t i = 0; i < NVEFS_REPORT_CODES && r->codes[i]; i++)
+		if (r->counts[i] > NVEFS_REPORT_PER_CODE)
+			printf("%s: NV%04x: %llu more like these\n", r->target, r->codes[i],
+			       (unsigned long long)(r->counts[i] - NVEFS_REPORT_PER_CODE));
+}
+
+static void print_end(const struct nvefs_report *r, const struct nvefs_check_result *res)
+{
+	print_more(r);
+	if (res->replayed_txns)
+		printf("%s: journal: %llu transactions replayed\n", r->target,
+		       (unsigned long long)res->replayed_txns);
+	if (res->problems) {
+		printf("%s: %llu problems found, none mended: fsck.nvefs cannot repair yet\n", r->target,
+		       (unsigned long long)res->problems);
+		return;
+	}
+	if (res->skipped) {
+		printf("%s: clean, was unmounted properly (-f checks it all the same)\n", r->target);
+		return;
+	}
+	printf("%s: clean: %llu files, %llu directories, %llu others; %llu of %llu blocks free\n", r->target,
+	       (unsigned long long)res->files, (unsigned long long)res->dirs, (unsigned long long)res->others,
+	       (unsigned long long)res->free_blks, (unsigned long long)res->nblks);
+	if (res->data_checked_blks)
+		printf("%s: %llu data blocks read, all as their checksums say\n", r->target,
+		       (unsigned long long)res->data_checked_blks);
+}
+
+static struct json_object *counts_json(const struct nvefs_check_result *res)
+{
+	struct json_object *o = json_object_new_object();
+
+	put_number(o, "blocks", res->nblks);
+	put_number(o, "free_blocks", res->free_blks);
+	put_number(o, "data_blocks", res->data_blks);
+	put_number(o, "tree_blocks", res->meta_blks);
+	put_number(o, "shared_blocks", res->shared_blks);
+	put_number(o, "files", res->files);
+	put_number(o, "directories", res->dirs);
+	put_number(o, "others", res->others);
+	put_number(o, "orphans", res->orphans);
+	put_number(o, "replayed_transactions", res->replayed_txns);
+	put_number(o, "data_blocks_read", res->data_checked_blks);
+	return o;
+}
+
+static void print_json(struct nvefs_report *r, struct json_object *doc, int status)
+{
+	json_object_object_add(doc, "exit_status", json_object_new_int(status));
+	puts(json_object_to_json_string_ext(doc, JSON_C_TO_STRING_PRETTY | JSON_C_TO_STRING_NOSLASHESCAPE));
+	json_object_put(doc);
+	r->list = NULL;
+}
+
+void nvefs_report_done(struct nvefs_report *r, const struct nvefs_check_result *res, int status)
+{
+	struct json_object *doc;
+	char uuid[37];
+
+	clear_bar(r);
+	if (!r->json) {
+		print_end(r, res);
+		return;
+	}
+	doc = json_object_new_object();
+	for (int i = 0, at = 0; i < 16; i++)
+		at += snprintf(uuid + at, sizeof(uuid) - (size_t)at, "%s%02x",
+			       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", res->uuid[i]);
+	put_text(doc, "target", r->target);
+	put_text(doc, "uuid", uuid);
+	put_text(doc, "label", res->label);
+	json_object_object_add(doc, "clean", json_object_new_boolean(!res->problems));
+	json_object_object_add(doc, "complete", json_object_new_boolean(!res->skipped));
+	put_number(doc, "problems_found", res->problems);
+	json_object_object_add(doc, "problems", r->list);
+	json_object_object_add(doc, "counts", counts_json(res));
+	print_json(r, doc, status);
+}
+
+void nvefs_report_failed(struct nvefs_report *r, const char *text, int status)
+{
+	struct json_object *doc;
+
+	clear_bar(r);
+	fprintf(stderr, "fsck.nvefs: %s\n", text);
+	if (!r->json)
+		return;
+	json_object_put(r->list);
+	doc = json_object_new_object();
+	put_text(doc, "target", r->target);
+	put_text(doc, "error", text);
+	print_json(r, doc, status);
+}

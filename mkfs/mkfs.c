@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT */
+/* mkfs.nvefs: make an empty file system on a target. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <uuid/uuid.h>
+
+#include <nvefs/format.h>
+#include <nvefs/nvefs.h>
+
+#include "base/buf.h"
+#include "device/uri.h"
+#include "probe.h"
+
+#define MIN_BYTES ((uint64_t)NVEFS_MIN_BLKS * NVEFS_BLOCK_SIZE)
+#define WIPE_BLKS 256u /* 1 MiB at each end: where other formats keep what identifies them */
+
+struct mkfs_options {
+	struct nvefs_mkfs_opts fs;
+	uuid_t uuid;
+	uint64_t size_bytes; /* 0: as the target is */
+	bool force, dry_run, quiet;
+	const char *target;
+};
+
+static const char usage[] =
+	"usage: mkfs.nvefs [OPTIONS] TARGET\n"
+	"Make an empty nvefs file system on TARGET.\n"
+	"\n"
+	"  -L LABEL         label, at most 63 bytes\n"
+	"  -U UUID          identity of the file system; random otherwise\n"
+	"  -s SIZE          make the regular file TARGET, or size it; k, M, G, T are powers of 1024\n"
+	"  --dedup=on|off   deduplication as later mounts have it by default; off otherwise\n"
+	"  -f               overwrite the file system or partition table that is there\n"
+	"  -n               say what would be made, change nothing\n"
+	"  -q               say nothing unless it fails\n"
+	"  -h, --help       this text\n"
+	"  -V, --version    version\n"
+	"\n"
+	"TARGET, with its options after commas:\n";
+
+static void complain(const struct nvefs_error *err)
+{
+	fprintf(stderr, "mkfs.nvefs: %s\n", err->text);
+}
+
+static int parse_label(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
+{
+	if (strlen(arg) > NVEFS_LABEL_MAX)
+		return nvefs_error_set(err, -EINVAL, "-L: the label has %zu bytes: use at most %d",
+				       strlen(arg), NVEFS_LABEL_MAX);
+	o->fs.label = arg;
+	return 0;
+}
+
+static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nvefs_error *err)
+{
+	switch (opt) {
+	case 'L':
+		return parse_label(o, arg, err);
+	case 'U':
+		if (uuid_parse(arg, o->uuid))
+			return nvefs_error_set(err, -EINVAL, "-U: '%s' is not a UUID: see uuidgen(1)", arg);
+		o->fs.uuid = o->uuid;
+		return 0;
+	case 's':
+		if (!nvefs_value_size(arg, &o->size_bytes) || !o->size_bytes)
+			return nvefs_error_set(err, -EINVAL, "-s: '%s' is not a size: write it as 4G", arg);
+		return 0;
+	case 'd':
+		if (!nvefs_value_on_off(arg, &o->fs.dedup))
+			return nvefs_error_set(err, -EINVAL, "--dedup: '%s': use on or off", arg);
+		return 0;
+	case 'f':
+		o->force = true;
+		return 0;
+	case 'n':
+		o->dry_run = true;
+		return 0;
+	case 'q':
+		o->quiet = true;
+		return 0;
+	}
+	return nvefs_error_set(err, -EINVAL, "see mkfs.nvefs --help");
+}
+
+static int parse_options(int argc, char **argv, struct mkfs_options *o, struct nvefs_error *err)
+{
+	static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
+					      {"version", no_argument, NULL, 'V'},
+					      {"dedup", required_argument, NULL, 'd'},
+					      {"label", required_argument, NULL, 'L'},
+					      {"uuid", required_argument, NULL, 'U'},
+					      {"size", required_argument, NULL, 's'},
+					      {"force", no_argument, NULL, 'f'},
+					      {"dry-run", no_argument, NULL, 'n'},
+					      {"quiet", no_argument, NULL, 'q'},
+					      {0}};
+	int opt, ret;
+
+	while ((opt = getopt_long(argc, argv, "L:U:s:fnqhV", longs, NULL)) != -1) {
+		if (opt == 'h') {
+			printf("%s%s", usage, nvefs_dev_help());
+			exit(0);
+		}
+		if (opt == 'V') {
+			puts("mkfs.nvefs " NVEFS_VERSION);
+			exit(0);
+		}
+		ret = parse_one(o, opt, optarg, err);
+		if (ret)
+			return ret;
+	}
+	if (optind + 1 != argc)
+		return nvefs_error_set(err, -EINVAL, "%s: see mkfs.nvefs --help",
+				       optind == argc ? "no target is named" : "more than one target is named");
+	o->target = argv[optind];
+	return 0;
+}
+
+/* Refuse what cannot work before anything is opened for writing. */
+static int check_target(const struct mkfs_options *o, const struct nvefs_uri *uri, struct nvefs_error *err)
+{
+	if (o->size_bytes && o->size_bytes < MIN_BYTES)
+		return nvefs_error_set(err, -EINVAL, "%s: -s %llu bytes is too small: nvefs needs at least 64 MiB",
+				       o->target, (unsigned long long)o->size_bytes);
+	if (uri->is_ram)
+		return 0;
+	if (!uri->exists && !o->size_bytes)
+		return nvefs_error_set(err, -ENOENT, "%s: no such file or device: give -s SIZE to make a file",
+				       uri->name);
+	if (uri->exists && o->size_bytes && !S_ISREG(uri->st.st_mode))
+		return nvefs_error_set(err, -EINVAL, "%s: is not a regular file: leave out -s", uri->name);
+	if (uri->exists && !o->size_bytes && S_ISREG(uri->st.st_mode) && (uint64_t)uri->st.st_size < MIN_BYTES)
+		return nvefs_error_set(err, -ENOSPC,
+				       "%s: has %lld bytes, too small: nvefs needs at least 64 MiB: give -s SIZE",
+				       uri->name, (long long)uri->st.st_size);
+	return 0;
+}
+
+/* What is there, with the target locked while we look. Refuses unless forced. */
+static int check_content(const struct mkfs_options *o, const struct nvefs_uri *uri, char *what, size_t len,
+			 struct nvefs_error *err)
+{
+	struct nvefs_dev_open_opts open_opts = {.flags = NVEFS_OPEN_RDONLY};
+	struct nvefs_dev *dev = NULL;
+	int ret;
+
+	what[0] = '\0';
+	if (uri->is_ram || !uri->exists || (S_ISREG(uri->st.st_mode) && !uri->st.st_size))
+		return 0;
+	/* A file with no whole block cannot be opened as a device, but can be anything else. */
+	if (!S_ISREG(uri->st.st_mode) || uri->st.st_size >= NVEFS_BLOCK_SIZE) {
+		ret = nvefs_dev_open(o->target, &open_opts, &dev, err);
+		if (ret)
+			return ret;
+	}
+	ret = nvefs_probe_target(S_ISCHR(uri->st.st_mode) ? NULL : uri->name, dev, what, len, err);
+	nvefs_dev_close(dev);
+	if (!ret && what[0] && !o->force)
+		return nvefs_error_set(err, -EEXIST, "%s: holds a file system already (%s): use -f to overwrite it",
+				       uri->name, what);
+	return ret;
+}
+
+static int wipe_run(struct nvefs_queue *q, uint64_t pblk, uint32_t nblks, const void *zeros)
+{
+	return nblks ? nvefs_queue_write(q, pblk, nblks, zeros, 0) : 0;
+}
+
+/* Signatures of what was there before must not be found beside ours. */
+static int wipe(struct nvefs_dev *dev, struct nvefs_error *err)
+{
+	uint64_t nblks = nvefs_dev_limits(dev)->nblks;
+	uint32_t run = nblks < 2 * WIPE_BLKS ? (uint32_t)(nblks / 2) : WIPE_BLKS;
+	void *zeros = nvefs_buf_new_zeroed((size_t)WIPE_BLKS * NVEFS_BLOCK_SIZE);
+	struct nvefs_queue *q = NULL;
+	int ret = zeros ? nvefs_queue_init(dev, 0, &q) : -ENOMEM;
+
+	if (!ret)
+		ret = wipe_run(q, 0, run, zeros);
+	if (!ret)
+		ret = wipe_run(q, nblks - run, run, zeros);
+	if (!ret)
+		ret = nvefs_queue_flush(q);
+	nvefs_queue_done(q);
+	nvefs_buf_free(zeros);
+	if (ret)
+		return nvefs_error_set(err, ret, "%s: old signatures cannot be wiped: %s",
+				       nvefs_dev_identity(dev)->target, strerror(-ret));
+	return 0;
+}
+
+static void report(const struct mkfs_options *o, const struct nvefs_dev *dev, const char *verb)
+{
+	char uuid[37] = "random", text[256];
+
+	if (o->quiet)
+		return;
+	if (o->fs.uuid)
+		uuid_unparse(o->uuid, uuid);
+	printf("mkfs.nvefs: %s: %s an nvefs, disk version %u, UUID %s%s%s, dedup %s\n", o->target, verb,
+	       NVEFS_DISK_VERSION, uuid, o->fs.label ? ", label " : "", o->fs.label ? o->fs.label : "",
+	       o->fs.dedup ? "on" : "off");
+	if (!dev)
+		return;
+	nvefs_dev_describe(dev, text, sizeof(text));
+	printf("mkfs.nvefs: %s: %s\n", o->target, text);
+}
+
+static int make(struct mkfs_options *o, const struct nvefs_uri *uri, bool had_content, struct nvefs_error *err)
+{
+	struct nvefs_dev_open_opts open_opts = {.flags = o->size_bytes && !uri->is_ram ? NVEFS_OPEN_CREATE : 0,
+						.create_bytes = o->size_bytes};
+	struct nvefs_dev *dev = NULL;
+	int ret = nvefs_dev_open(o->target, &open_opts, &dev, err);
+
+	if (ret)
+		return ret;
+	/* Chosen here and not by the library, so that it can be told. */
+	if (!o->fs.uuid)
+		uuid_generate_random(o->uuid);
+	o->fs.uuid = o->uuid;
+	if (nvefs_dev_limits(dev)->nblks < NVEFS_MIN_BLKS)
+		ret = nvefs_error_set(err, -ENOSPC, "%s: too small: nvefs needs at least 64 MiB", o->target);
+	if (!ret && had_content)
+		ret = wipe(dev, err);
+	if (!ret)
+		ret = nvefs_mkfs(dev, &o->fs, err);
+	if (!ret)
+		report(o, dev, "made");
+	nvefs_dev_close(dev);
+	if (ret && !uri->is_ram && !uri->exists)
+		unlink(uri->name);
+	return ret;
+}
+
+static int dry_run(const struct mkfs_options *o, const struct nvefs_uri *uri, struct nvefs_error *err)
+{
+	struct nvefs_dev_open_opts open_opts = {.flags = NVEFS_OPEN_RDONLY};
+	struct nvefs_dev *dev = NULL;
+	int ret = 0;
+
+	if (uri->is_ram || (uri->exists && !o->size_bytes))
+		ret = nvefs_dev_open(o->target, &open_opts, &dev, err);
+	if (!ret && dev && nvefs_dev_limits(dev)->nblks < NVEFS_MIN_BLKS)
+		ret = nvefs_error_set(err, -ENOSPC, "%s: too small: nvefs needs at least 64 MiB", o->target);
+	if (!ret)
+		report(o, dev, "would make");
+	nvefs_dev_close(dev);
+	return ret;
+}
+
+int main(int argc, char **argv)
+{
+	struct mkfs_options o = {0};
+	struct nvefs_error err = {""};
+	struct nvefs_uri uri;
+	char what[128];
+	int ret;
+
+	ret = parse_options(argc, argv, &o, &err);
+	if (!ret)
+		ret = nvefs_uri_parse(o.target, &uri, &err);
+	if (!ret)
+		ret = check_target(&o, &uri, &err);
+	if (!ret)
+		ret = check_content(&o, &uri, what, sizeof(what), &err);
+	if (!ret)
+		ret = o.dry_run ? dry_run(&o, &uri, &err) : make(&o, &uri, o.force || what[0], &err);
+	if (!ret)
+		return 0;
+	complain(&err);
+	return 1;
+}
