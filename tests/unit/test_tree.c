@@ -263,23 +263,20 @@ START_TEST(random_against_model)
 }
 END_TEST
 
-/* Values of half a node in random order: the tallest tree for its number of items. */
+/* Values of half a node in mixed order: the tallest tree for its number of items. */
 START_TEST(tall_tree)
 {
 	struct model m;
 
 	seed_start();
-	model_init(&m, 28000, NVEFS_VALUE_MAX);
-	for (uint32_t i = 0; i < m.nslots; i++) {
-		uint32_t slot = (uint32_t)rand_r(&seed) % m.nslots;
-
-		model_put(&m, slot, NVEFS_VALUE_MAX);
-	}
+	model_init(&m, 24000, NVEFS_VALUE_MAX);
+	for (uint32_t i = 0; i < m.nslots; i++)
+		model_put(&m, (i * 7919u) % m.nslots, NVEFS_VALUE_MAX);
 	ck_assert_uint_ge(nvefs_store_root(m.st)->tree_height, 4);
 	model_check(&m);
 	fake_txn_commit(m.st);
 	for (uint32_t i = 0; i < m.nslots; i++)
-		model_del(&m, (i * 7919u) % m.nslots);
+		model_del(&m, (i * 6997u) % m.nslots);
 	for (uint32_t i = 0; i < m.nslots; i++)
 		if (m.len[i] != ABSENT)
 			model_del(&m, i);
