@@ -61,8 +61,9 @@ struct nvefs_sntl_request {
 	/* Data to the initiator; only immediate answers are written by the translation. */
 	void *in; /* NULL with a length: scattered, immediate answers are cut to nothing */
 	size_t in_len;
-	/* Room for Dataset Management ranges, filled by UNMAP. */
-	struct nvefs_nvme_dsm_range *ranges; /* NVEFS_NVME_DSM_MAX_RANGES of them */
+	/* Room for Dataset Management ranges, filled by UNMAP, which is refused above it. */
+	struct nvefs_nvme_dsm_range *ranges;
+	uint32_t max_ranges; /* NVEFS_NVME_DSM_MAX_RANGES for an initiator that may send anything */
 };
 
 enum nvefs_sntl_data {

@@ -162,7 +162,7 @@ static void write_same_zeros(struct sntl_ctx *x)
 {
 	bool deallocate = x->cdb.unmap && (x->lu->ns->dlfeat & NVEFS_NVME_DLFEAT_DEAC);
 
-	if ((x->lu->mistakes & NVEFS_SNTL_ZEROES_DISCARD) && x->req->ranges) {
+	if ((x->lu->mistakes & NVEFS_SNTL_ZEROES_DISCARD) && x->req->max_ranges > 0) {
 		put_range(x->req->ranges, x->cdb.lba, x->cdb.count);
 		send_deallocate(x, 1);
 		return;
@@ -244,7 +244,7 @@ void sntl_unmap(struct sntl_ctx *x)
 		return;
 	if (len < UNMAP_HEADER_BYTES)
 		return sntl_illegal(x, NVEFS_ASC_PARAMETER_LENGTH);
-	if (!list || !x->req->ranges)
+	if (!list)
 		return sntl_illegal_cdb(x, 7, -1);
 	desc_bytes = be16_load(list + 2);
 	if (desc_bytes > len - UNMAP_HEADER_BYTES)
@@ -254,7 +254,8 @@ void sntl_unmap(struct sntl_ctx *x)
 	if (be32_load(list + 4) != 0)
 		return sntl_illegal_parameter(x, 4, -1);
 	/* An incomplete last descriptor is ignored (SBC-3, 5.28.2), too many are not. */
-	if (desc_bytes / UNMAP_DESC_BYTES > limits.max_unmap_descs)
+	if (desc_bytes / UNMAP_DESC_BYTES > limits.max_unmap_descs ||
+	    desc_bytes / UNMAP_DESC_BYTES > x->req->max_ranges)
 		return sntl_illegal_parameter(x, 2, -1);
 	if (!unmap_ranges(x, list, desc_bytes / UNMAP_DESC_BYTES, &limits, &nranges))
 		return;

@@ -236,6 +236,12 @@ void sntl_request_sense(struct sntl_ctx *x)
 	sntl_answer(x, buf, nvefs_sense_build(&none, x->cdb.desc, buf));
 }
 
+static bool is_verify(uint8_t opcode)
+{
+	return opcode == NVEFS_SCSI_VERIFY_10 || opcode == NVEFS_SCSI_VERIFY_12 ||
+	       opcode == NVEFS_SCSI_VERIFY_16;
+}
+
 /* A command whose NVMe counterpart is missing is not supported either. */
 static bool format_supported(const struct nvefs_sntl_lu *lu, const struct nvefs_cdb_format *f)
 {
@@ -247,12 +253,8 @@ static bool format_supported(const struct nvefs_sntl_lu *lu, const struct nvefs_
 		return limits.max_unmap_descs != 0;
 	case NVEFS_SCSI_COMPARE_AND_WRITE:
 		return limits.max_compare_and_write != 0;
-	case NVEFS_SCSI_VERIFY_10:
-	case NVEFS_SCSI_VERIFY_12:
-	case NVEFS_SCSI_VERIFY_16:
-		return lu->ctrl->verify || lu->ctrl->compare;
 	default:
-		return true;
+		return !is_verify(f->opcode) || lu->ctrl->verify || lu->ctrl->compare;
 	}
 }
 
@@ -308,6 +310,8 @@ static void report_one_opcode(struct sntl_ctx *x, bool service_action)
 		buf[1] |= x->cdb.rctd ? 0x80 : 0;
 		be16_store(buf + 2, f->len);
 		memcpy(buf + pos, f->mask, f->len);
+		if (is_verify(f->opcode) && !x->lu->ctrl->compare)
+			buf[pos + 1] &= (uint8_t)~0x06; /* BYTCHK */
 		pos += f->len;
 		if (x->cdb.rctd)
 			pos += timeouts_put(buf + pos);

@@ -59,7 +59,8 @@ static void send_bytes(const uint8_t *cdb, size_t len, size_t out_len, size_t in
 					 .out_len = out_len,
 					 .in = in,
 					 .in_len = in_len,
-					 .ranges = ranges};
+					 .ranges = ranges,
+					 .max_ranges = NVEFS_NVME_DSM_MAX_RANGES};
 
 	memset(&cmd, 0xee, sizeof(cmd));
 	nvefs_sntl_translate(&lu, &req, &cmd);
@@ -502,8 +503,12 @@ START_TEST(test_report_opcodes)
 		ck_assert_uint_eq(in[1] & 7, 3);
 		ck_assert_mem_eq(in + 4, f->mask, f->len);
 	}
-	c.req_opcode = 0x04;
+	ctrl.compare = false; /* then BYTCHK is no bit that may be set */
+	c.req_opcode = NVEFS_SCSI_VERIFY_16;
 	c.req_sa = 0;
+	send_cdb(c, 0, sizeof(in));
+	ck_assert_uint_eq(in[5], 0x10);
+	c.req_opcode = 0x04;
 	send_cdb(c, 0, sizeof(in));
 	expect_good(4);
 	ck_assert_uint_eq(in[1], 1);
@@ -650,8 +655,12 @@ static void fuzz_one(unsigned int seed)
 	size_t out_len = (size_t)rand_r(&r) % 3 * LBA_BYTES + (size_t)rand_r(&r) % 64;
 	size_t in_len = (size_t)rand_r(&r) % 3 * LBA_BYTES + (size_t)rand_r(&r) % 64;
 	uint8_t *cdb = malloc(cdb_len + 1), *o = calloc(1, out_len + 1), *n = malloc(in_len + 1);
-	struct nvefs_sntl_request req = {
-	    .cdb = cdb, .cdb_len = cdb_len, .out_len = out_len, .in_len = in_len, .ranges = ranges};
+	struct nvefs_sntl_request req = {.cdb = cdb,
+					 .cdb_len = cdb_len,
+					 .out_len = out_len,
+					 .in_len = in_len,
+					 .ranges = ranges,
+					 .max_ranges = NVEFS_NVME_DSM_MAX_RANGES};
 
 	while (nvefs_cdb_format_at(nformats))
 		nformats++;
