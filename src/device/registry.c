@@ -115,8 +115,8 @@ static const struct target targets[] = {
     {match_node, refuse_node},	{match_any, refuse_other},
 };
 
-static int put_route(const char *uri, const struct nvefs_dev_open_opts *opts,
-		     struct nvefs_dev *below, struct nvefs_dev **ret_dev, struct nvefs_error *err)
+static int put_route(const struct nvefs_dev_open_opts *opts, struct nvefs_dev *below,
+		     struct nvefs_dev **ret_dev, struct nvefs_error *err)
 {
 	int code;
 
@@ -124,12 +124,10 @@ static int put_route(const char *uri, const struct nvefs_dev_open_opts *opts,
 		*ret_dev = below;
 		return 0;
 	}
-	code = nvefs_scsi_wrap(below, ret_dev);
-	if (!code)
-		return 0;
-	nvefs_dev_close(below);
-	return nvefs_error_set(err, code, "%s: the scsi route cannot be put on this target: %s",
-			       uri, strerror(-code));
+	code = nvefs_scsi_wrap(below, ret_dev, err);
+	if (code)
+		nvefs_dev_close(below);
+	return code;
 }
 
 int nvefs_dev_open(const char *text, const struct nvefs_dev_open_opts *opts,
@@ -149,7 +147,7 @@ int nvefs_dev_open(const char *text, const struct nvefs_dev_open_opts *opts,
 	while (!t->match(&uri))
 		t++;
 	code = t->open(&uri, opts, &dev, err);
-	return code ? code : put_route(text, opts, dev, ret_dev, err);
+	return code ? code : put_route(opts, dev, ret_dev, err);
 }
 
 static char help_text[4096];

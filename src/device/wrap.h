@@ -6,6 +6,6 @@
 #include "device/backend.h"
 
 /* Put the translating scsi route on top. `below` is taken over on success only. 0 or -errno. */
-int nvefs_scsi_wrap(struct nvefs_dev *below, struct nvefs_dev **ret_dev);
+int nvefs_scsi_wrap(struct nvefs_dev *below, struct nvefs_dev **ret_dev, struct nvefs_error *err);
 
 #endif

@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: MIT */
+/* The scsi route over the embedded controller, beside the native route to the same medium. */
+#include <check.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/buf.h"
+#include "base/thread.h"
+#include "device/scsi_route.h"
+#include "nvme/status.h"
+#include "scsi/sense.h"
+#include "scsi/sntl.h"
+
+#define BLK NVEFS_BLOCK_SIZE
+
+/* The same device twice: `scsi` is the route, `native` what is below it. */
+static struct nvefs_dev *native, *scsi;
+
+static void open_both(const char *uri, const struct nvefs_scsi_route_opts *opts)
+{
+	struct nvefs_error err = {""};
+	int code = nvefs_dev_open(uri, NULL, &native, &err);
+
+	ck_assert_msg(!code, "%s: %d: %s", uri, code, err.text);
+	code = nvefs_scsi_route_open(native, opts, &scsi, &err);
+	ck_assert_msg(!code, "%s: %d: %s", uri, code, err.text);
+}
+
+static struct nvefs_queue *queue(struct nvefs_dev *dev)
+{
+	struct nvefs_queue *q = NULL;
+
+	ck_assert_int_eq(nvefs_queue_init(dev, 0, &q), 0);
+	return q;
+}
+
+static void fill(uint8_t *p, size_t len, uint32_t seed)
+{
+	for (size_t i = 0; i < len; i++)
+		p[i] = (uint8_t)((i + seed * 2654435761u) * 2246822519u >> 15);
+}
+
+static bool same(const uint8_t *p, size_t len, uint32_t seed)
+{
+	uint8_t *want = malloc(len);
+	bool ok;
+
+	fill(want, len, seed);
+	ok = memcmp(p, want, len) == 0;
+	free(want);
+	return ok;
+}
+
+static int run(struct nvefs_queue *q, uint8_t op, uint64_t pblk, uint32_t nblks, void *buf,
+	       struct nvefs_io *io)
+{
+	*io = (struct nvefs_io){.op = op, .pblk = pblk, .nblks = nblks, .niov = buf ? 1 : 0};
+	io->one = (struct iovec){buf, (size_t)nblks * BLK};
+	io->iov = &io->one;
+	return nvefs_queue_run(q, io);
+}
+
+static const char *const uris[] = {
+    "ram:8M",
+    "ram:8M,lba=512",
+    "ram:8M,vwc=on,iu=64k,mdts=128k",
+    "ram:8M,lba=512,latency=20us,mdts=8k,depth=4",
+};
+#define NURIS (sizeof(uris) / sizeof(uris[0]))
+
+/* Both routes read what either wrote, in one transfer and in parts, whole and scattered. */
+START_TEST(test_cross)
+{
+	uint8_t *a = nvefs_buf_new(300 * BLK), *b = nvefs_buf_new(300 * BLK);
+	struct iovec iov[3] = {{a, BLK}, {a + BLK, 298 * BLK}, {a + 299 * BLK, BLK}};
+	struct nvefs_io io = {
+	    .op = NVEFS_IO_WRITE, .pblk = 17, .nblks = 300, .niov = 3, .iov = iov};
+	struct nvefs_queue *qs, *qn;
+
+	open_both(uris[_i], NULL);
+	qs = queue(scsi);
+	qn = queue(native);
+	ck_assert_int_eq(nvefs_dev_route(scsi), NVEFS_ROUTE_SCSI);
+	fill(a, 300 * BLK, 1);
+	ck_assert_int_eq(nvefs_queue_run(qs, &io), 0);
+	ck_assert_int_eq(nvefs_queue_read(qn, 17, 300, b), 0);
+	ck_assert_msg(same(b, 300 * BLK, 1), "%s: native reads other data", uris[_i]);
+	fill(a, 300 * BLK, 2);
+	ck_assert_int_eq(nvefs_queue_write(qn, 500, 300, a, 0), 0);
+	ck_assert_int_eq(nvefs_queue_flush(qs), 0);
+	memset(a, 0, 300 * BLK);
+	io = (struct nvefs_io){
+	    .op = NVEFS_IO_READ, .pblk = 500, .nblks = 300, .niov = 3, .iov = iov};
+	ck_assert_int_eq(nvefs_queue_run(qs, &io), 0);
+	ck_assert_msg(same(a, 300 * BLK, 2), "%s: scsi reads other data", uris[_i]);
+	nvefs_queue_done(qs);
+	nvefs_queue_done(qn);
+	nvefs_dev_close(scsi);
+	nvefs_buf_free(a);
+	nvefs_buf_free(b);
+}
+END_TEST
+
+START_TEST(test_limits)
+{
+	const struct nvefs_dev_limits *n, *s;
+	const struct nvefs_dev_identity *in, *is;
+	char text[512];
+
+	open_both(uris[_i], NULL);
+	n = nvefs_dev_limits(native);
+	s = nvefs_dev_limits(scsi);
+	in = nvefs_dev_identity(native);
+	is = nvefs_dev_identity(scsi);
+	ck_assert_uint_eq(s->nblks, n->nblks);
+	ck_assert_uint_eq(s->lba_bytes, n->lba_bytes);
+	ck_assert_uint_eq(s->max_transfer_blks, n->max_transfer_blks);
+	ck_assert_uint_eq(s->iu_blks, n->iu_blks);
+	ck_assert_uint_eq(s->max_segments, n->max_segments);
+	ck_assert_uint_eq(s->max_discard_blks, n->max_discard_blks);
+	ck_assert_uint_gt(s->max_zeroes_blks, 0);
+	ck_assert_uint_eq(s->discard_gran_blks, n->discard_gran_blks);
+	ck_assert(s->volatile_cache == n->volatile_cache && s->fua && s->compare);
+	ck_assert(!s->read_only && s->discard_zeroes == n->discard_zeroes);
+	ck_assert_uint_eq(s->mem_align, n->mem_align);
+	ck_assert_mem_eq(is->nguid, in->nguid, 16);
+	ck_assert_mem_eq(is->eui64, in->eui64, 8);
+	ck_assert_uint_gt(is->vpd83_len, 8);
+	ck_assert_str_eq(is->target, in->target);
+	nvefs_dev_describe(scsi, text, sizeof(text));
+	ck_assert_msg(strstr(text, "one logical-unit queue of 254"), "%s", text);
+	nvefs_dev_close(scsi);
+}
+END_TEST
+
+START_TEST(test_ops)
+{
+	uint8_t *a = nvefs_buf_new(600 * BLK), *z = nvefs_buf_new_zeroed(600 * BLK);
+	struct nvefs_dev_counters before, after;
+	struct nvefs_queue *q;
+	struct nvefs_io io;
+
+	open_both(uris[_i], NULL);
+	q = queue(scsi);
+	fill(a, 600 * BLK, 3);
+	ck_assert_int_eq(run(q, NVEFS_IO_WRITE, 0, 600, a, &io), 0);
+	ck_assert_int_eq(run(q, NVEFS_IO_COMPARE, 0, 600, a, &io), 0);
+	a[599 * BLK] ^= 1;
+	ck_assert_int_eq(run(q, NVEFS_IO_COMPARE, 0, 600, a, &io), -EILSEQ);
+	ck_assert_int_eq(io.status.kind, NVEFS_STATUS_SENSE);
+	ck_assert_uint_eq(io.status.nvme & NVEFS_NVME_STATUS_MASK, NVEFS_NVME_SC_COMPARE_FAILED);
+	a[599 * BLK] ^= 1;
+	ck_assert_int_eq(run(q, NVEFS_IO_WRITE_ZEROES, 10, 580, NULL, &io), 0);
+	memset(a + 10 * BLK, 0, 580 * BLK);
+	ck_assert_int_eq(run(q, NVEFS_IO_COMPARE, 0, 600, a, &io), 0);
+	ck_assert_int_eq(run(q, NVEFS_IO_DISCARD, 0, 600, NULL, &io), 0);
+	ck_assert_int_eq(nvefs_queue_read(q, 0, 600, a), 0);
+	ck_assert_mem_eq(a, z, 600 * BLK); /* memory gives zeros; in general anything */
+
+	nvefs_dev_counters(scsi, &before);
+	ck_assert_int_eq(nvefs_queue_write(q, 0, 1, a, NVEFS_IO_FUA), 0);
+	ck_assert_int_eq(nvefs_queue_write(q, 1, 1, a, 0), 0);
+	ck_assert_int_eq(nvefs_queue_flush(q), 0);
+	nvefs_dev_counters(scsi, &after);
+	ck_assert_uint_eq(after.fua - before.fua, 1);
+	ck_assert_uint_eq(after.commands[NVEFS_IO_FLUSH] - before.commands[NVEFS_IO_FLUSH], 1);
+	ck_assert_uint_eq(after.commands[NVEFS_IO_WRITE] - before.commands[NVEFS_IO_WRITE], 2);
+	nvefs_queue_done(q);
+	nvefs_dev_close(scsi);
+	nvefs_buf_free(a);
+	nvefs_buf_free(z);
+}
+END_TEST
+
+START_TEST(test_errors)
+{
+	uint8_t *a = nvefs_buf_new_zeroed(4 * BLK);
+	struct nvefs_queue *q;
+	struct nvefs_sense s;
+	struct nvefs_io io;
+
+	open_both("ram:8M,ro", NULL);
+	q = queue(scsi);
+	ck_assert(nvefs_dev_limits(scsi)->read_only);
+	ck_assert_int_eq(run(q, NVEFS_IO_READ, 2047, 2, a, &io), -ERANGE);
+	ck_assert_int_eq(io.status.kind, NVEFS_STATUS_SENSE);
+	ck_assert_int_eq(nvefs_sense_parse(io.status.sense, io.status.sense_len, &s), 0);
+	ck_assert_uint_eq(s.asc, NVEFS_ASC_LBA_RANGE);
+	ck_assert(s.has_info && s.info == 2048);
+	ck_assert_int_eq(run(q, NVEFS_IO_WRITE, 0, 1, a, &io), -EROFS);
+	ck_assert_int_eq(io.status.kind, NVEFS_STATUS_SENSE);
+	ck_assert_uint_eq(io.status.nvme & NVEFS_NVME_STATUS_MASK,
+			  NVEFS_NVME_SC_NS_WRITE_PROTECTED);
+	ck_assert_int_eq(nvefs_sense_parse(io.status.sense, io.status.sense_len, &s), 0);
+	ck_assert_uint_eq(s.key, NVEFS_SENSE_DATA_PROTECT);
+	ck_assert_int_eq(run(q, NVEFS_IO_DISCARD, 0, 1, NULL, &io), -EROFS);
+	ck_assert_int_eq(run(q, NVEFS_IO_WRITE_ZEROES, 0, 1, NULL, &io), -EROFS);
+	nvefs_queue_done(q);
+	nvefs_dev_close(scsi);
+	nvefs_buf_free(a);
+}
+END_TEST
+
+START_TEST(test_refused)
+{
+	struct nvefs_scsi_route_opts opts = nvefs_scsi_route_defaults;
+	struct nvefs_error err = {""};
+	struct nvefs_dev *again = NULL;
+
+	open_both("ram:8M", NULL);
+	/* The route takes no raw entries, so there is nothing to translate to. */
+	ck_assert_int_eq(nvefs_scsi_route_open(scsi, NULL, &again, &err), -ENOTSUP);
+	ck_assert_msg(strstr(err.text, "ram:8M"), "%s", err.text);
+	opts.depth = 0;
+	ck_assert_int_eq(nvefs_scsi_route_open(native, &opts, &again, &err), -EINVAL);
+	ck_assert_ptr_null(again);
+	nvefs_dev_close(scsi);
+}
+END_TEST
+
+START_TEST(test_mistakes)
+{
+	struct nvefs_scsi_route_opts opts = nvefs_scsi_route_defaults;
+	uint8_t *a = nvefs_buf_new_zeroed(BLK);
+	struct nvefs_dev_counters c;
+	struct nvefs_queue *q;
+	struct nvefs_io io;
+
+	opts.mistakes = NVEFS_SNTL_DROP_FUA | NVEFS_SNTL_FLUSH_NOT_SENT |
+			NVEFS_SNTL_ZEROES_DISCARD | NVEFS_SNTL_OTHER_IDENTITY |
+			NVEFS_SNTL_CACHE_HIDDEN;
+	open_both("ram:8M,vwc=on", &opts);
+	q = queue(scsi);
+	ck_assert_int_eq(nvefs_queue_write(q, 0, 1, a, NVEFS_IO_FUA), 0);
+	ck_assert_int_eq(nvefs_queue_flush(q), 0);
+	ck_assert_int_eq(run(q, NVEFS_IO_WRITE_ZEROES, 0, 1, NULL, &io), 0);
+	nvefs_dev_counters(scsi, &c);
+	ck_assert_uint_eq(c.fua, 0);
+	ck_assert_uint_eq(c.commands[NVEFS_IO_FLUSH], 0);
+	ck_assert_uint_eq(c.commands[NVEFS_IO_WRITE_ZEROES], 0);
+	ck_assert_uint_eq(c.commands[NVEFS_IO_DISCARD], 1);
+	ck_assert(!nvefs_dev_limits(scsi)->volatile_cache);
+	ck_assert(nvefs_dev_limits(native)->volatile_cache);
+	ck_assert_mem_ne(nvefs_dev_identity(scsi)->nguid, nvefs_dev_identity(native)->nguid, 16);
+	nvefs_queue_done(q);
+	nvefs_dev_close(scsi);
+	nvefs_buf_free(a);
+}
+END_TEST
+
+#define NTHREADS 4
+#define INFLIGHT 8
+#define ROUNDS 200
+
+struct worker {
+	pthread_t thread;
+	uint32_t index, rounds, left, bad;
+	struct nvefs_queue *q;
+	struct nvefs_io io[INFLIGHT];
+	uint8_t *buf;
+};
+
+static void worker_done(struct nvefs_io *io)
+{
+	struct worker *w = io->arg;
+	uint32_t i = (uint32_t)(io - w->io);
+	uint8_t *buf = w->buf + i * BLK;
+
+	if (io->err)
+		w->bad++;
+	else if (io->op == NVEFS_IO_READ && !same(buf, BLK, w->index * 1000 + i))
+		w->bad++;
+	if (w->left == 0)
+		return;
+	w->left--;
+	io->op = io->op == NVEFS_IO_READ ? NVEFS_IO_WRITE : NVEFS_IO_READ;
+	if (io->op == NVEFS_IO_WRITE)
+		fill(buf, BLK, w->index * 1000 + i);
+	else
+		memset(buf, 0, BLK);
+	nvefs_queue_submit(w->q, io);
+}
+
+static void *worker_run(void *arg)
+{
+	struct worker *w = arg;
+
+	if (nvefs_queue_init(scsi, 0, &w->q)) {
+		w->bad++;
+		return NULL;
+	}
+	w->buf = nvefs_buf_new(INFLIGHT * BLK);
+	w->left = w->rounds;
+	for (uint32_t i = 0; i < INFLIGHT; i++) {
+		w->io[i] = (struct nvefs_io){.op = NVEFS_IO_WRITE,
+					     .nblks = 1,
+					     .niov = 1,
+					     .pblk = w->index * INFLIGHT + i,
+					     .done = worker_done,
+					     .arg = w};
+		w->io[i].one = (struct iovec){w->buf + i * BLK, BLK};
+		w->io[i].iov = &w->io[i].one;
+		fill(w->buf + i * BLK, BLK, w->index * 1000 + i);
+		nvefs_queue_submit(w->q, &w->io[i]);
+	}
+	while (nvefs_queue_inflight(w->q) > 0) {
+		nvefs_queue_poll(w->q, 0);
+		if (nvefs_queue_inflight(w->q) > 0)
+			nvefs_queue_wait(w->q, 2000000000);
+	}
+	nvefs_queue_done(w->q);
+	nvefs_buf_free(w->buf);
+	return NULL;
+}
+
+/* Nanoseconds that all workers took together. */
+static uint64_t run_workers(const char *uri, const struct nvefs_scsi_route_opts *opts,
+			    uint32_t rounds)
+{
+	struct worker w[NTHREADS];
+	struct nvefs_dev_counters c;
+	uint64_t start, ns;
+
+	open_both(uri, opts);
+	start = nvefs_now_ns();
+	memset(w, 0, sizeof(w));
+	for (uint32_t i = 0; i < NTHREADS; i++) {
+		w[i].index = i;
+		w[i].rounds = rounds;
+		ck_assert_int_eq(nvefs_thread_start(&w[i].thread, "worker", worker_run, &w[i]), 0);
+	}
+	for (uint32_t i = 0; i < NTHREADS; i++) {
+		nvefs_thread_join(w[i].thread);
+		ck_assert_msg(w[i].bad == 0, "%s: worker %u: %u bad", uri, i, w[i].bad);
+	}
+	ns = nvefs_now_ns() - start;
+	nvefs_dev_counters(scsi, &c);
+	ck_assert_uint_eq(c.commands[NVEFS_IO_READ] + c.commands[NVEFS_IO_WRITE],
+			  NTHREADS * (rounds + INFLIGHT));
+	ck_assert_uint_eq(c.errors, 0);
+	nvefs_dev_close(scsi);
+	return ns;
+}
+
+/* Slots are fewer than commands: queues stand in line and all get their turn. */
+START_TEST(test_threads)
+{
+	static const struct nvefs_scsi_route_opts opts[] = {
+	    {.single_queue = true, .depth = 254, .translate = true},
+	    {.single_queue = true, .depth = 3, .translate = true},
+	    {.single_queue = true, .depth = 1, .translate = true},
+	    {.single_queue = false, .depth = 254, .translate = true},
+	    {.single_queue = false, .depth = 2, .translate = true},
+	    {.single_queue = true, .depth = 3, .translate = false},
+	    {.single_queue = false, .depth = 254, .translate = false},
+	};
+
+	run_workers("ram:8M", &opts[_i], ROUNDS);
+	run_workers("ram:8M,latency=30us,depth=4", &opts[_i], ROUNDS);
+}
+END_TEST
+
+/* Two outstanding over a device of 2 ms: the commands of all threads together take turns by two. */
+START_TEST(test_depth_holds)
+{
+	struct nvefs_scsi_route_opts opts = nvefs_scsi_route_defaults;
+	uint32_t total = NTHREADS * (8 + INFLIGHT);
+	uint64_t ns;
+
+	opts.depth = 2;
+	ns = run_workers("ram:8M,latency=2ms", &opts, 8);
+	ck_assert_msg(ns >= total / 2 * 2000000ull, "%u commands in %llu ns", total,
+		      (unsigned long long)ns);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("scsi-route");
+	TCase *t = tcase_create("route");
+	SRunner *r = srunner_create(s);
+	int failed;
+
+	suite_add_tcase(s, t);
+	tcase_set_timeout(t, 30);
+	tcase_add_loop_test(t, test_cross, 0, NURIS);
+	tcase_add_loop_test(t, test_limits, 0, NURIS);
+	tcase_add_loop_test(t, test_ops, 0, NURIS);
+	tcase_add_test(t, test_errors);
+	tcase_add_test(t, test_refused);
+	tcase_add_test(t, test_mistakes);
+	tcase_add_loop_test(t, test_threads, 0, 7);
+	tcase_add_test(t, test_depth_holds);
+	srunner_run_all(r, CK_NORMAL);
+	failed = srunner_ntests_failed(r);
+	srunner_free(r);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
