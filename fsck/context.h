@@ -61,12 +61,10 @@ int nvefs_check_progress(struct nvefs_check_ctx *c, uint64_t done, uint64_t tota
 const char *nvefs_kind_text(uint8_t kind);
 
 /*
- * Walk the tree, left to right. `node` (may be NULL) gets each sound node,
- * `item` each item of a sound leaf in key order; both return 0 or a negative
- * errno, which ends the walk. With `report` problems of nodes are reported (first walk only).
+ * Walk the tree, left to right. `item` gets each item of each sound leaf in
+ * key order, and returns 0 or a negative errno, which ends the walk. With `report` problems of nodes are reported (first walk only).
  */
 struct nvefs_check_walk {
-	int (*node)(struct nvefs_check_ctx *c, const struct nvefs_tree_visit *v);
 	int (*item)(struct nvefs_check_ctx *c, void *arg, const struct nvefs_key *key, const void *val, uint32_t len,
 		    uint64_t pblk);
 	void *arg;

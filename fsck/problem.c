@@ -20,7 +20,7 @@ static const struct nvefs_problem_info table[] = {
 	{NVEFS_P_NODE_LEVEL, LOSS, false, "tree node at block {pblk} says level {found}, its parent {expected}"},
 	{NVEFS_P_NODE_LAYOUT, LOSS, false, "tree node at block {pblk}: {why}"},
 	{NVEFS_P_KEY_ORDER, ERROR, false, "tree node at block {pblk}: item {found} is out of order"},
-	{NVEFS_P_KEY_BOUNDS, ERROR, false, "tree node at block {pblk}: item {found} lies below its parent's bound"},
+	{NVEFS_P_KEY_BOUNDS, ERROR, false, "tree node at block {pblk}: keys lie outside of what its parent says"},
 	{NVEFS_P_NODE_TWICE, ERROR, false, "tree node at block {pblk}: the block is in use already"},
 	{NVEFS_P_NODE_FIXED, ERROR, false, "tree node at block {pblk}: the address is reserved or out of range"},
 	{NVEFS_P_ITEM_KIND, ERROR, false, "inode {ino}: item of unknown kind {found} at block {pblk}"},

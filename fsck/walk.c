@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Tree nodes: each is judged by itself and against its parent and its left neighbour. */
+/*
+ * Tree nodes. The store's walk judges each one by itself, by what its parent
+ * says of it and by its bounds; here it is told what was wrong, and whose the block is.
+ */
 #include <errno.h>
 
+#include "base/buf.h"
 #include "context.h"
+#include "format/block.h"
 #include "format/layout.h"
 #include "format/node.h"
 
@@ -14,48 +19,62 @@ struct walk {
 	uint64_t nodes;
 };
 
-static void report(struct walk *k, uint32_t code, const struct nvefs_tree_visit *v, uint64_t found,
-		   uint64_t expected, const char *why)
+static void report(struct walk *k, const struct nvefs_tree_visit *v, uint32_t code, uint64_t found, const char *why)
 {
-	struct nvefs_problem p = {
-		.code = code, .pblk = v->pblk, .found = found, .expected = expected, .why = why};
+	struct nvefs_problem p = {.code = code, .pblk = v->pblk, .found = found, .expected = v->level, .why = why};
 
 	k->c->incomplete = true;
 	if (k->w->report)
 		nvefs_check_report(k->c, &p);
 }
 
-/* Children: ascending, none below the parent's bound, nor at or below a leaf to their left. */
-static void check_child_keys(struct walk *k, const struct nvefs_tree_visit *v)
+/* The block is intact, as far as its header goes: then its content, or its place in the tree, is wrong. */
+static void judge_content(struct walk *k, const struct nvefs_tree_visit *v, const void *block)
 {
-	struct nvefs_key prev = v->low;
+	if (nvefs_node_level(block) != v->level)
+		report(k, v, NVEFS_P_NODE_LEVEL, nvefs_node_level(block), NULL);
+	else if (nvefs_node_check(block))
+		report(k, v, NVEFS_P_NODE_LAYOUT, 0, "its counts, keys or values contradict each other");
+	else
+		report(k, v, NVEFS_P_KEY_BOUNDS, 0, NULL);
+}
 
-	for (uint32_t i = 0; i < le16_get(v->node->nitems); i++) {
-		struct nvefs_key key = nvefs_node_key(v->node, i);
+static int diagnose(struct walk *k, const struct nvefs_tree_visit *v)
+{
+	struct nvefs_block_expect want = {
+		.pblk = v->pblk, .txn = v->txn, .uuid = k->c->sb.uuid, .type = NVEFS_BT_NODE};
+	enum nvefs_block_status status;
+	void *block;
 
-		if (!i && nvefs_key_cmp(&key, &v->low) < 0)
-			report(k, NVEFS_P_KEY_BOUNDS, v, i, 0, NULL);
-		if (i && nvefs_key_cmp(&key, &prev) <= 0)
-			report(k, NVEFS_P_KEY_ORDER, v, i, 0, NULL);
-		prev = key;
+	if (!k->w->report)
+		return 0;
+	block = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	if (!block)
+		return -ENOMEM;
+	if (nvefs_queue_read(k->c->q, v->pblk, 1, block)) {
+		report(k, v, NVEFS_P_NODE_DAMAGED, v->level, "cannot be read");
+	} else {
+		status = nvefs_block_check(block, &want);
+		if (status == NVEFS_BLOCK_OK)
+			judge_content(k, v, block);
+		else
+			report(k, v, NVEFS_P_NODE_DAMAGED, v->level, nvefs_block_status_text(status));
 	}
+	nvefs_buf_free(block);
+	return 0;
 }
 
 static int do_items(struct walk *k, const struct nvefs_tree_visit *v)
 {
 	int err = 0;
 
-	for (uint32_t i = 0; i < le16_get(v->node->nitems) && !err; i++) {
+	for (uint32_t i = 0; i < nvefs_node_nitems(v->node) && !err; i++) {
 		struct nvefs_key key = nvefs_node_key(v->node, i);
 		const void *val;
 		uint32_t len;
 
-		if (nvefs_key_cmp(&key, &v->low) < 0) {
-			report(k, NVEFS_P_KEY_BOUNDS, v, i, 0, NULL);
-			continue;
-		}
 		if (k->any && nvefs_key_cmp(&key, &k->last) <= 0) {
-			report(k, NVEFS_P_KEY_ORDER, v, i, 0, NULL);
+			report(k, v, NVEFS_P_KEY_ORDER, i, NULL);
 			continue;
 		}
 		k->last = key;
@@ -66,7 +85,7 @@ static int do_items(struct walk *k, const struct nvefs_tree_visit *v)
 	return err;
 }
 
-/* Claim the address. 0: go on with the node, 1: leave it, or a negative errno. */
+/* Note what the block is used for. 0: go on with the node, 1: leave it, or a negative errno. */
 static int claim(struct walk *k, const struct nvefs_tree_visit *v)
 {
 	int err;
@@ -74,34 +93,14 @@ static int claim(struct walk *k, const struct nvefs_tree_visit *v)
 	if (!k->w->report)
 		return nvefs_layout_is_fixed(&k->c->sb, v->pblk);
 	if (nvefs_layout_is_fixed(&k->c->sb, v->pblk)) {
-		report(k, NVEFS_P_NODE_FIXED, v, 0, 0, NULL);
+		report(k, v, NVEFS_P_NODE_FIXED, 0, NULL);
 		return 1;
 	}
 	err = nvefs_usage_add_meta(&k->c->usage, v->pblk);
-	if (err == -EEXIST || err == -ELOOP)
-		report(k, NVEFS_P_NODE_TWICE, v, 0, 0, NULL);
-	/* A subtree that is reached twice can be reached without end. */
-	return err == -EEXIST ? 0 : err;
-}
-
-static int visit_node(struct walk *k, const struct nvefs_tree_visit *v)
-{
-	if (le16_get(v->node->level) != v->level) {
-		report(k, NVEFS_P_NODE_LEVEL, v, le16_get(v->node->level), v->level, NULL);
-		return 0;
-	}
-	if (nvefs_node_check(v->node)) {
-		report(k, NVEFS_P_NODE_LAYOUT, v, 0, 0, "its counts, keys or values contradict each other");
-		return 0;
-	}
-	if (k->any && nvefs_key_cmp(&v->low, &k->last) <= 0)
-		report(k, NVEFS_P_KEY_ORDER, v, 0, 0, NULL);
-	if (k->w->node)
-		k->w->node(k->c, v);
-	if (!v->level)
-		return do_items(k, v);
-	check_child_keys(k, v);
-	return 0;
+	if (err != -EEXIST && err != -ELOOP)
+		return err;
+	report(k, v, NVEFS_P_NODE_TWICE, 0, NULL);
+	return err == -ELOOP;
 }
 
 static int visit(void *arg, const struct nvefs_tree_visit *v)
@@ -117,15 +116,13 @@ static int visit(void *arg, const struct nvefs_tree_visit *v)
 		return v->err;
 	/* Later walks see what the first one saw, and no more. */
 	if (!k->w->report && k->nodes > k->c->tree_nodes)
-		return -ELOOP;
+		return -EUCLEAN;
 	err = claim(k, v);
 	if (err)
 		return err < 0 ? err : 0;
-	if (v->err || !v->node) {
-		report(k, NVEFS_P_NODE_DAMAGED, v, v->level, 0, v->err == -EUCLEAN ? "damaged" : "cannot be read");
-		return 0;
-	}
-	return visit_node(k, v);
+	if (v->err || !v->node)
+		return diagnose(k, v);
+	return v->level ? 0 : do_items(k, v);
 }
 
 int nvefs_check_walk(struct nvefs_check_ctx *c, const struct nvefs_check_walk *w)
@@ -135,7 +132,7 @@ int nvefs_check_walk(struct nvefs_check_ctx *c, const struct nvefs_check_walk *w
 
 	if (w->report)
 		c->tree_nodes = k.nodes;
-	if (err == -ELOOP || err == -EUCLEAN) {
+	if (err == -EUCLEAN) {
 		c->incomplete = true;
 		err = 0;
 	}
