@@ -7,6 +7,8 @@
 
 #include "ctl/dump.h"
 
+#define LINE_WIDTH 80
+
 static bool is_scalar(struct json_object *v)
 {
 	return !json_object_is_type(v, json_type_object) && !json_object_is_type(v, json_type_array);
@@ -32,15 +34,18 @@ static void print_nested(struct json_object *v, int indent)
 
 static void print_lines(struct json_object *o, int indent)
 {
-	const char *gap = "";
+	int column = printf("%*s", indent, ""), gap = 0;
 
-	printf("%*s", indent, "");
 	json_object_object_foreach(o, key, value)
 	{
 		if (!is_scalar(value))
 			continue;
-		printf("%s%s %s", gap, key, json_object_get_string(value));
-		gap = "  ";
+		if (column > LINE_WIDTH) {
+			column = printf("\n%*s", indent + 2, "") - 1;
+			gap = 0;
+		}
+		column += printf("%*s%s %s", gap, "", key, json_object_get_string(value));
+		gap = 2;
 	}
 	putchar('\n');
 	json_object_object_foreach(o, name, nested)
