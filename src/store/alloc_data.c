@@ -48,6 +48,12 @@ out:
 	return 0;
 }
 
+/* Metadata is at home there. */
+static bool is_meta_group(const struct nvefs_alloc *a, uint32_t g)
+{
+	return __atomic_load_n(&a->meta_group, __ATOMIC_RELAXED) == g;
+}
+
 /* Where to begin in a group: behind the last stretch; in a group shared with others, apart from
  * them. */
 static uint32_t first_off(const struct nvefs_alloc *a, const struct nvefs_alloc_cursor *c,
@@ -57,9 +63,9 @@ static uint32_t first_off(const struct nvefs_alloc *a, const struct nvefs_alloc_
 
 	if (c->group == m->group && c->next_pblk)
 		return nvefs_group_off(c->next_pblk - 1) + 1;
-	if (!m->owner || m->owner == c->seed + 1)
+	if (m->owner ? m->owner == c->seed + 1 : !is_meta_group(a, m->group))
 		return 0;
-	start = (uint32_t)((c->seed * 0x9e3779b1u) % NVEFS_GROUP_BLKS);
+	start = ((c->seed + 1) * 0x9e3779b1u) % NVEFS_GROUP_BLKS;
 	return start - start % a->unit;
 }
 
@@ -89,7 +95,7 @@ static bool enter_group(struct nvefs_alloc *a, struct nvefs_alloc_cursor *c,
 	c->group = m->group;
 	c->next_pblk = nvefs_layout_group_start(m->group) + off;
 	c->end_pblk = c->next_pblk + nvefs_bits_next_set(m->busy, off, limit) - off;
-	if (!m->owner)
+	if (!m->owner && !is_meta_group(a, m->group))
 		m->owner = c->seed + 1;
 	return true;
 }
@@ -115,6 +121,8 @@ static int try_group(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs
 	struct nvefs_group_mem *m;
 	int err = 0;
 
+	if (step == STEP_OWN_RUN && is_meta_group(a, g))
+		return 0;
 	do {
 		if (loaded)
 			err = nvefs_group_load(st, q, g);

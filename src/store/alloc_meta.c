@@ -92,8 +92,6 @@ static uint32_t stash_fill(struct nvefs_alloc *a, uint32_t want)
 		a->meta_off = off + 1;
 		got++;
 	}
-	if (m && got)
-		m->owner = NVEFS_OWNER_META;
 	nvefs_mutex_unlock(lock);
 	return got;
 }
@@ -102,17 +100,12 @@ static uint32_t stash_fill(struct nvefs_alloc *a, uint32_t want)
 static int next_group(struct nvefs_alloc *a)
 {
 	uint32_t left = a->ngroups, g = a->meta_group + 1, any = UINT32_MAX;
-	struct nvefs_mutex *lock = nvefs_group_lock(a, a->meta_group);
 
-	nvefs_mutex_lock(lock);
-	if (a->groups[a->meta_group].mem && a->groups[a->meta_group].mem->owner == NVEFS_OWNER_META)
-		a->groups[a->meta_group].mem->owner = 0;
-	nvefs_mutex_unlock(lock);
 	while ((g = nvefs_hint_next(a->avail_map, a->ngroups, g, &left)) != UINT32_MAX) {
+		struct nvefs_mutex *lock = nvefs_group_lock(a, g);
 		const struct nvefs_group_mem *m;
 		uint32_t avail, owner;
 
-		lock = nvefs_group_lock(a, g);
 		nvefs_mutex_lock(lock);
 		m = a->groups[g].mem;
 		avail = a->groups[g].avail;
@@ -128,7 +121,7 @@ static int next_group(struct nvefs_alloc *a)
 	}
 	if (any == UINT32_MAX)
 		return -ENOSPC;
-	a->meta_group = any;
+	__atomic_store_n(&a->meta_group, any, __ATOMIC_RELAXED);
 	a->meta_off = 0;
 	return 0;
 }
@@ -214,7 +207,6 @@ int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk)
 	nvefs_mutex_unlock(lock);
 	__atomic_fetch_add(&a->held, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_sub(&a->room, 1, __ATOMIC_RELAXED);
-	nvefs_store_root(st)->meta_blks++;
 	*ret_pblk = nvefs_layout_group_start(e.group) + e.off;
 	return 0;
 }
@@ -264,14 +256,13 @@ int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk)
 		bad = c && (c->notree & bit || c->refs[off % NVEFS_CHUNK_BLKS]);
 	}
 	nvefs_mutex_unlock(lock);
-	if (bad || !nvefs_store_root(st)->meta_blks)
+	if (bad)
 		return -EUCLEAN;
 	if (!c)
 		return -ENOMEM;
 	err = nvefs_group_change(t, g, off, false);
 	if (err)
 		return err;
-	nvefs_store_root(st)->meta_blks--;
 	nvefs_mutex_lock(lock);
 	c->notree |= bit;
 	c->meta |= bit;

@@ -35,7 +35,6 @@
 #define NVEFS_RUN_MAX_BLKS 512u	   /* a cursor looks this far ahead */
 #define NVEFS_RUN_MIN_BLKS 64u	   /* a run worth having when the device names no IU */
 #define NVEFS_GROUP_MEMS_MAX 4096u /* groups kept in memory while nothing needs them */
-#define NVEFS_OWNER_META UINT32_MAX
 
 enum { NVEFS_QUAR_DATA, NVEFS_QUAR_META, NVEFS_QUAR_KINDS };
 
@@ -62,7 +61,7 @@ struct nvefs_chunk {
 
 struct nvefs_group_mem {
 	uint32_t group;
-	uint32_t owner; /* seed + 1 of the cursor that is at home here, or OWNER_META */
+	uint32_t owner; /* seed + 1 of the cursor that is at home here, or 0 */
 	uint32_t nchunks;
 	bool used;		   /* since the sweep came by */
 	uint64_t *trimming;	   /* bitmap of what a discard of free space holds, or NULL */
@@ -120,7 +119,8 @@ struct nvefs_alloc {
 	struct nvefs_list touched;
 	struct nvefs_stash_entry *stash; /* blocks taken out for metadata, next one first */
 	uint32_t stash_head, stash_len, stash_cap;
-	uint32_t meta_group, meta_off, meta_tries;
+	uint32_t meta_group; /* read by data allocation as an atomic */
+	uint32_t meta_off, meta_tries;
 
 	uint32_t sweep_group; /* the collector's */
 	uint64_t epoch __attribute__((aligned(64)));
