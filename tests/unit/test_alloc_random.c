@@ -170,7 +170,7 @@ START_TEST(random_lives)
 	m.blks = calloc(m.f->st.super.nblks, sizeof(*m.blks));
 	m.known = calloc(m.cap, sizeof(*m.known));
 	nvefs_space_get(&m.f->st, &s);
-	for (int i = 0; i < 60000; i++) {
+	for (int i = 0; i < 30000; i++) {
 		if (!m.nknown || !rnd(&m, 25))
 			op_alloc(&m);
 		else
