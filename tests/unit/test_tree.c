@@ -317,7 +317,7 @@ START_TEST(ranges_come_and_go)
 	for (uint32_t i = 0; i < m.nslots; i++)
 		model_put(&m, i, 1000 + (uint32_t)rand_r(&seed) % 900);
 	ck_assert_uint_ge(nvefs_store_root(m.st)->tree_height, 3);
-	for (int round = 0; round < 40; round++) {
+	for (int round = 0; round < 24; round++) {
 		uint32_t from = rand_r(&seed) % 3 ? (uint32_t)rand_r(&seed) % m.nslots : 0;
 		uint32_t n = 1 + (uint32_t)rand_r(&seed) % 1500, back = rand_r(&seed) % 2;
 
@@ -417,7 +417,7 @@ START_TEST(damage_is_survived)
 	model_init(&m, 4000, 300);
 	model_run(&m, 6000, 9);
 	fake_txn_commit(m.st);
-	for (int round = 0; round < 400; round++) {
+	for (int round = 0; round < 240; round++) {
 		uint64_t saved[512], pblk = nvefs_store_root(m.st)->tree_pblk;
 		struct count c = {0};
 		uint8_t *block;
