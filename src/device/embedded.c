@@ -224,9 +224,9 @@ static const struct nvefs_backend_ops embedded_ops = {
     .prepare_wait = host_prepare_wait,
 };
 
-/* Takes the medium over, on failure too. */
-static int open_on(const char *target, const struct nvefs_ctrl_config *cfg,
-		   struct nvefs_media *media, struct nvefs_dev **ret_dev, struct nvefs_error *err)
+int nvefs_embedded_open_media(const char *target, const struct nvefs_ctrl_config *cfg,
+			      struct nvefs_media *media, struct nvefs_dev **ret_dev,
+			      struct nvefs_error *err)
 {
 	struct embedded *e = calloc(1, sizeof(*e));
 	int code;
@@ -271,7 +271,7 @@ int nvefs_embedded_open_ram(const char *target, uint64_t size_bytes,
 	if (code)
 		return nvefs_error_set(err, code, "%s: cannot map %llu bytes of memory: %s", target,
 				       (unsigned long long)size_bytes, strerror(-code));
-	return open_on(target, &cfg, media, ret_dev, err);
+	return nvefs_embedded_open_media(target, &cfg, media, ret_dev, err);
 }
 
 int nvefs_embedded_open_file(const char *target, const char *path,
@@ -288,7 +288,7 @@ int nvefs_embedded_open_file(const char *target, const char *path,
 	if (cfg.read_only)
 		file_opts.flags |= NVEFS_OPEN_RDONLY;
 	code = nvefs_media_file_open(path, &file_opts, &media, err);
-	return code ? code : open_on(target, &cfg, media, ret_dev, err);
+	return code ? code : nvefs_embedded_open_media(target, &cfg, media, ret_dev, err);
 }
 
 int nvefs_embedded_power_cut(struct nvefs_dev *dev, uint64_t seed, uint64_t *ret_lost_lbas)

@@ -22,6 +22,11 @@ int nvefs_embedded_open_file(const char *target, const char *path,
 			     const struct nvefs_dev_open_opts *open_opts,
 			     struct nvefs_dev **ret_dev, struct nvefs_error *err);
 
+/* On a medium of the caller's, which is taken over, on failure too. */
+int nvefs_embedded_open_media(const char *target, const struct nvefs_ctrl_config *cfg,
+			      struct nvefs_media *media, struct nvefs_dev **ret_dev,
+			      struct nvefs_error *err);
+
 /*
  * The power fails and comes back: of what was written with vwc=on and neither
  * flushed nor FUA, a choice by `seed` is gone, torn at LBA granularity. Wrappers

@@ -18,6 +18,7 @@
 struct ram {
 	struct nvefs_media media;
 	uint8_t *data;
+	bool of_file; /* pages given back would hold the file's contents again, not zeros */
 	uint32_t lba_bytes;
 	struct nvefs_write_cache *cache; /* NULL: every write is durable at once */
 	struct nvefs_mutex lock;	 /* cache, and data while the cache takes note of it */
@@ -69,7 +70,7 @@ static void clear(struct ram *r, uint64_t off, uint64_t len)
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t first = (off + page - 1) / page * page, last = (off + len) / page * page;
 
-	if (first >= last || madvise(r->data + first, last - first, MADV_DONTNEED)) {
+	if (r->of_file || first >= last || madvise(r->data + first, last - first, MADV_DONTNEED)) {
 		memset(r->data + off, 0, len);
 		return;
 	}
@@ -172,25 +173,9 @@ static const struct nvefs_media_ops ram_ops = {
     .power_cut = ram_power_cut,
 };
 
-int nvefs_media_ram_open(uint64_t size_bytes, uint32_t lba_bytes, bool cache,
-			 struct nvefs_media **ret_media)
+static void media_init(struct ram *r, void *data, uint64_t size_bytes, uint32_t lba_bytes)
 {
-	struct ram *r = calloc(1, sizeof(*r));
-	int err = -ENOMEM;
-
-	if (!r)
-		return err;
-	if (cache) {
-		r->cache = nvefs_write_cache_new(lba_bytes, CACHE_MAX_BYTES / lba_bytes);
-		if (!r->cache)
-			goto free_ram;
-	}
-	r->data = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
-		       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-	if (r->data == MAP_FAILED) {
-		err = -errno;
-		goto free_cache;
-	}
+	r->data = data;
 	r->lba_bytes = lba_bytes;
 	r->media.ops = &ram_ops;
 	r->media.size_bytes = size_bytes;
@@ -200,6 +185,41 @@ int nvefs_media_ram_open(uint64_t size_bytes, uint32_t lba_bytes, bool cache,
 		memset(r->media.nguid, 0, sizeof(r->media.nguid));
 	snprintf(r->media.text, sizeof(r->media.text), "memory");
 	nvefs_mutex_init(&r->lock);
+}
+
+int nvefs_media_ram_adopt(void *mapping, uint64_t size_bytes, struct nvefs_media **ret_media)
+{
+	struct ram *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	media_init(r, mapping, size_bytes, 0);
+	r->of_file = true;
+	*ret_media = &r->media;
+	return 0;
+}
+
+int nvefs_media_ram_open(uint64_t size_bytes, uint32_t lba_bytes, bool cache,
+			 struct nvefs_media **ret_media)
+{
+	struct ram *r = calloc(1, sizeof(*r));
+	int err = -ENOMEM;
+	void *data;
+
+	if (!r)
+		return err;
+	if (cache) {
+		r->cache = nvefs_write_cache_new(lba_bytes, CACHE_MAX_BYTES / lba_bytes);
+		if (!r->cache)
+			goto free_ram;
+	}
+	data = mmap(NULL, size_bytes, PROT_READ | PROT_WRITE,
+		    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (data == MAP_FAILED) {
+		err = -errno;
+		goto free_cache;
+	}
+	media_init(r, data, size_bytes, lba_bytes);
 	*ret_media = &r->media;
 	return 0;
 

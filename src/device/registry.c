@@ -6,6 +6,7 @@
 
 #include "device/backend.h"
 #include "device/embedded.h"
+#include "device/fault.h"
 #include "device/uri.h"
 #include "device/wrap.h"
 
@@ -49,11 +50,31 @@ static bool match_any(const struct nvefs_uri *uri)
 	return true;
 }
 
+/* Takes `below` over, on failure too. */
+static int put_faults(const struct nvefs_fault_options *f, const char *uri, struct nvefs_dev *below,
+		      struct nvefs_dev **ret_dev, struct nvefs_error *err)
+{
+	int code;
+
+	if (!f->nfaults) {
+		*ret_dev = below;
+		return 0;
+	}
+	code = nvefs_fault_wrap(below, f->faults, f->nfaults, ret_dev);
+	if (!code)
+		return 0;
+	nvefs_dev_close(below);
+	return nvefs_error_set(err, code, "%s: out of memory", uri);
+}
+
 static int open_embedded(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
 			 struct nvefs_dev **ret_dev, struct nvefs_error *err)
 {
 	struct nvefs_embedded_options o;
-	const struct nvefs_uri_option_set sets[] = {{nvefs_embedded_option_table, &o}};
+	struct nvefs_fault_options f = {.nfaults = 0};
+	const struct nvefs_uri_option_set sets[] = {{nvefs_embedded_option_table, &o},
+						    {nvefs_fault_option_table, &f}};
+	struct nvefs_dev *dev;
 	uint64_t size = 0;
 	int code;
 
@@ -67,8 +88,10 @@ static int open_embedded(const struct nvefs_uri *uri, const struct nvefs_dev_ope
 		return nvefs_error_set(err, -EINVAL, "%s: not a size: use ram:SIZE, such as ram:4G",
 				       uri->name);
 	if (uri->is_ram)
-		return nvefs_embedded_open_ram(uri->text, size, &o, ret_dev, err);
-	return nvefs_embedded_open_file(uri->text, uri->name, &o, opts, ret_dev, err);
+		code = nvefs_embedded_open_ram(uri->text, size, &o, &dev, err);
+	else
+		code = nvefs_embedded_open_file(uri->text, uri->name, &o, opts, &dev, err);
+	return code ? code : put_faults(&f, uri->text, dev, ret_dev, err);
 }
 
 static int refuse_absent(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
@@ -178,7 +201,8 @@ static void help_make(void)
 	    "  /dev/sgX, /dev/sdX       a SCSI device (not supported yet)\n"
 	    "Options of the embedded controller, after the target, separated by commas:\n");
 
-	help_options(at, nvefs_embedded_option_table);
+	at = help_options(at, nvefs_embedded_option_table);
+	help_options(at, nvefs_fault_option_table);
 }
 
 const char *nvefs_dev_help(void)

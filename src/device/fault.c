@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT */
+#include "device/fault.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/hash.h"
+#include "device/layer.h"
+#include "nvme/status.h"
+
+#define MAX_RULES 32u
+
+struct rule {
+	struct nvefs_fault fault;
+	uint64_t seen;
+};
+
+struct fault_dev {
+	struct nvefs_dev dev;
+	struct nvefs_mutex lock; /* below */
+	struct rule rules[MAX_RULES];
+	uint32_t nrules;
+	uint64_t hits;
+};
+
+/* What a slot keeps while its command is on its way. */
+struct hit {
+	struct nvefs_fault fault;
+	struct nvefs_io_view view;
+};
+
+static struct fault_dev *fault_from(struct nvefs_dev *dev)
+{
+	return nvefs_container_of(dev, struct fault_dev, dev);
+}
+
+static uint64_t draw(uint64_t seed, uint64_t n)
+{
+	return nvefs_hash(&n, sizeof(n), seed);
+}
+
+static bool touches(const struct nvefs_fault *f, const struct nvefs_io_view *view)
+{
+	if (f->op != NVEFS_FAULT_ANY && f->op != view->op)
+		return false;
+	if (!f->end_pblk)
+		return true;
+	return view->len && view->off < f->end_pblk << NVEFS_BLOCK_SHIFT &&
+	       view->off + view->len > f->first_pblk << NVEFS_BLOCK_SHIFT;
+}
+
+/* Rules for data only hit commands that have it. */
+static bool applies(const struct nvefs_fault *f, const struct nvefs_io_view *view)
+{
+	switch (f->action) {
+	case NVEFS_FAULT_TEAR:
+	case NVEFS_FAULT_MISDIRECT:
+		return view->op == NVEFS_IO_WRITE;
+	case NVEFS_FAULT_FLIP:
+		return view->op == NVEFS_IO_READ;
+	default:
+		return true;
+	}
+}
+
+/* True when a rule hits; every rule that the command belongs to counts it. */
+static bool judge(struct fault_dev *fd, const struct nvefs_io_view *view, struct nvefs_fault *ret)
+{
+	bool hit = false;
+
+	nvefs_mutex_lock(&fd->lock);
+	for (uint32_t i = 0; i < fd->nrules; i++) {
+		struct rule *r = &fd->rules[i];
+		uint64_t nth = r->fault.nth ? r->fault.nth : 1, past;
+
+		if (!touches(&r->fault, view) || !applies(&r->fault, view))
+			continue;
+		if (++r->seen < nth || hit)
+			continue;
+		past = r->seen - nth;
+		if (past && (!r->fault.every || past % r->fault.every))
+			continue;
+		*ret = r->fault;
+		/* A different choice each time, the same in each run. */
+		if (ret->seed)
+			ret->seed = draw(ret->seed, r->seen) | 1;
+		hit = true;
+		fd->hits++;
+	}
+	nvefs_mutex_unlock(&fd->lock);
+	return hit;
+}
+
+static int set_failure(struct nvefs_io *io, const struct nvefs_fault *f)
+{
+	if (f->status)
+		return nvefs_io_set_nvme_status(io, f->status);
+	io->status.kind = f->err ? NVEFS_STATUS_HOST : NVEFS_STATUS_NVME;
+	io->status.host_errno = f->err;
+	io->status.nvme = 0;
+	return f->err;
+}
+
+static void then_fail(struct nvefs_layer_slot *slot)
+{
+	struct hit *hit = slot->extra;
+
+	slot->lower.io.err = set_failure(&slot->lower.io, &hit->fault);
+	nvefs_layer_finish(slot);
+}
+
+static void then_delay(struct nvefs_layer_slot *slot)
+{
+	const struct nvefs_fault *f = &((struct hit *)slot->extra)->fault;
+	uint64_t ns = f->seed ? draw(f->seed, 0) % (f->delay_ns + 1) : f->delay_ns;
+
+	slot->due_ns = nvefs_now_ns() + ns;
+	nvefs_layer_finish(slot);
+}
+
+static void then_flip(struct nvefs_layer_slot *slot)
+{
+	struct hit *hit = slot->extra;
+	const struct nvefs_io *io = &slot->lower.io;
+	uint64_t bit;
+
+	if (!io->err && hit->view.len) {
+		bit = draw(hit->fault.seed, 1) % (hit->view.len * 8);
+		for (uint32_t i = 0; i < io->niov; i++) {
+			if (bit < io->iov[i].iov_len * 8) {
+				((uint8_t *)io->iov[i].iov_base)[bit / 8] ^=
+				    (uint8_t)(1u << bit % 8);
+				break;
+			}
+			bit -= io->iov[i].iov_len * 8;
+		}
+	}
+	nvefs_layer_finish(slot);
+}
+
+/* slot->buf holds the medium's old data: put the LBAs that are written over it, and write all. */
+static void then_write_torn(struct nvefs_layer_slot *slot)
+{
+	struct hit *hit = slot->extra;
+	const struct nvefs_io *upper = slot->upper;
+	uint32_t lba_bytes = slot->q->dev->limits.lba_bytes, piece = 0;
+	bool written = false;
+	size_t at = 0;
+
+	if (slot->lower.io.err) {
+		nvefs_layer_finish(slot);
+		return;
+	}
+	for (uint64_t off = 0; off < hit->view.len; off++) {
+		const uint8_t *from;
+
+		while (at == upper->iov[piece].iov_len) {
+			piece++;
+			at = 0;
+		}
+		from = (const uint8_t *)upper->iov[piece].iov_base + at++;
+		if (off % lba_bytes == 0)
+			written = draw(hit->fault.seed, off / lba_bytes) & 1;
+		if (written)
+			((uint8_t *)slot->buf)[off] = *from;
+	}
+	nvefs_layer_slot_aim(slot, NVEFS_IO_WRITE, hit->view.off, hit->view.len);
+	slot->then = then_fail;
+	nvefs_layer_send(slot);
+}
+
+static int start_tear(struct nvefs_layer_slot *slot)
+{
+	struct hit *hit = slot->extra;
+
+	slot->buf = nvefs_buf_new(hit->view.len);
+	if (!slot->buf)
+		return -ENOMEM;
+	nvefs_layer_slot_aim(slot, NVEFS_IO_READ, hit->view.off, hit->view.len);
+	slot->then = then_write_torn;
+	return 0;
+}
+
+static void misdirect(struct nvefs_layer_slot *slot)
+{
+	struct hit *hit = slot->extra;
+	const struct nvefs_dev_limits *l = &slot->q->dev->limits;
+	uint64_t size = l->nblks << NVEFS_BLOCK_SHIFT;
+	uint64_t off = (hit->view.off + (hit->fault.distance_blks << NVEFS_BLOCK_SHIFT)) % size;
+	struct nvefs_io *io = &slot->lower.io;
+
+	if (off + hit->view.len > size)
+		off = size - hit->view.len;
+	io->pblk = off >> NVEFS_BLOCK_SHIFT;
+	if (io->op == NVEFS_IO_RAW) {
+		slot->lower.sqe.cdw10 = le32_make((uint32_t)(off / l->lba_bytes));
+		slot->lower.sqe.cdw11 = le32_make((uint32_t)(off / l->lba_bytes >> 32));
+	}
+}
+
+/* True when the command is not to be sent: lower.io.err and status say how it ends. */
+static bool prepare(struct nvefs_layer_slot *slot)
+{
+	struct hit *hit = slot->extra;
+	struct nvefs_io *io = &slot->lower.io;
+
+	switch (hit->fault.action) {
+	case NVEFS_FAULT_FAIL:
+		io->err = set_failure(io, &hit->fault);
+		return true;
+	case NVEFS_FAULT_DROP:
+		io->err = set_failure(io, &(struct nvefs_fault){0});
+		return true;
+	case NVEFS_FAULT_FAIL_AFTER:
+		slot->then = then_fail;
+		return false;
+	case NVEFS_FAULT_DELAY:
+		slot->then = then_delay;
+		return false;
+	case NVEFS_FAULT_FLIP:
+		slot->then = then_flip;
+		return false;
+	case NVEFS_FAULT_TEAR:
+		io->err = start_tear(slot);
+		return io->err;
+	default:
+		misdirect(slot);
+		return false;
+	}
+}
+
+static int fault_submit(struct nvefs_queue *q, struct nvefs_io *io)
+{
+	struct nvefs_layer_slot *slot = nvefs_layer_slot_get(q, io);
+	struct hit *hit;
+	int err;
+
+	if (!slot)
+		return -EAGAIN;
+	hit = slot->extra;
+	nvefs_io_view(q->dev, io, &hit->view);
+	if (!judge(fault_from(q->dev), &hit->view, &hit->fault) || !prepare(slot)) {
+		nvefs_layer_send(slot);
+		return 0;
+	}
+	err = slot->lower.io.err;
+	io->status = slot->lower.io.status;
+	nvefs_layer_slot_put(slot);
+	nvefs_queue_finish_later(q, io, err);
+	return 0;
+}
+
+static int fault_queue_init(struct nvefs_dev *dev, struct nvefs_queue *q)
+{
+	return nvefs_layer_queue_init(dev, q, sizeof(struct hit));
+}
+
+static void fault_close(struct nvefs_dev *dev)
+{
+	struct fault_dev *fd = fault_from(dev);
+
+	nvefs_mutex_done(&fd->lock);
+	free(fd);
+}
+
+static const struct nvefs_backend_ops ops_block = {
+    .name = "faults",
+    .close = fault_close,
+    .queue_init = fault_queue_init,
+    .queue_done = nvefs_layer_queue_done,
+    .submit = fault_submit,
+    .poll = nvefs_layer_poll,
+    .prepare_wait = nvefs_layer_prepare_wait,
+};
+static const struct nvefs_backend_ops ops_raw = {
+    .name = "faults",
+    .raw = true,
+    .close = fault_close,
+    .queue_init = fault_queue_init,
+    .queue_done = nvefs_layer_queue_done,
+    .submit = fault_submit,
+    .poll = nvefs_layer_poll,
+    .prepare_wait = nvefs_layer_prepare_wait,
+};
+
+int nvefs_fault_add(struct nvefs_dev *dev, const struct nvefs_fault *fault)
+{
+	struct fault_dev *fd = fault_from(dev);
+	int err = 0;
+
+	assert(dev->ops == &ops_raw || dev->ops == &ops_block);
+	nvefs_mutex_lock(&fd->lock);
+	if (fd->nrules == MAX_RULES)
+		err = -ENOSPC;
+	else
+		fd->rules[fd->nrules++] = (struct rule){.fault = *fault};
+	nvefs_mutex_unlock(&fd->lock);
+	return err;
+}
+
+void nvefs_fault_clear(struct nvefs_dev *dev)
+{
+	struct fault_dev *fd = fault_from(dev);
+
+	assert(dev->ops == &ops_raw || dev->ops == &ops_block);
+	nvefs_mutex_lock(&fd->lock);
+	fd->nrules = 0;
+	nvefs_mutex_unlock(&fd->lock);
+}
+
+uint64_t nvefs_fault_hits(struct nvefs_dev *dev)
+{
+	struct fault_dev *fd = fault_from(dev);
+	uint64_t hits;
+
+	assert(dev->ops == &ops_raw || dev->ops == &ops_block);
+	nvefs_mutex_lock(&fd->lock);
+	hits = fd->hits;
+	nvefs_mutex_unlock(&fd->lock);
+	return hits;
+}
+
+int nvefs_fault_wrap(struct nvefs_dev *below, const struct nvefs_fault *faults, size_t nfaults,
+		     struct nvefs_dev **ret_dev)
+{
+	struct fault_dev *fd;
+
+	if (nfaults > MAX_RULES)
+		return -ENOSPC;
+	fd = calloc(1, sizeof(*fd));
+	if (!fd)
+		return -ENOMEM;
+	nvefs_dev_init(&fd->dev, nvefs_dev_takes_raw(below) ? &ops_raw : &ops_block, below);
+	nvefs_mutex_init(&fd->lock);
+	for (size_t i = 0; i < nfaults; i++)
+		fd->rules[fd->nrules++].fault = faults[i];
+	*ret_dev = &fd->dev;
+	return 0;
+}
+
+int nvefs_delay_wrap(struct nvefs_dev *below, uint64_t delay_ns, uint64_t seed,
+		     struct nvefs_dev **ret_dev)
+{
+	const struct nvefs_fault delay = {.op = NVEFS_FAULT_ANY,
+					  .action = NVEFS_FAULT_DELAY,
+					  .every = 1,
+					  .delay_ns = delay_ns,
+					  .seed = seed};
+
+	return nvefs_fault_wrap(below, &delay, 1, ret_dev);
+}
