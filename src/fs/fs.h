@@ -20,6 +20,7 @@
 
 #include "base/buf.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/thread.h"
 #include "dedup/index.h"
 #include "format/inode.h"
@@ -58,7 +59,11 @@ struct nvefs_inode {
 	uint32_t nbuckets, nwindows;
 	struct nvefs_list dirty_windows;
 	uint32_t ndirty;
-	struct nvefs_list fold_link; /* in fs->dirty_inodes, holds a ref; by fs->dirty_lock */
+	/*
+	 * In fs->dirty_inodes, by fs->dirty_lock. Being there keeps the struct in memory
+	 * without a reference, since it is entered under the inode lock.
+	 */
+	struct nvefs_list fold_link;
 	struct nvefs_list ranges, range_waiters;
 };
 
@@ -80,8 +85,9 @@ struct nvefs_fs {
 	struct nvefs_mutex dirty_lock; /* dirty_inodes and fold_link; innermost beside the alloc lock */
 	struct nvefs_list dirty_inodes;
 	_Atomic uint64_t dirty_map_bytes, map_bytes; /* windows in memory */
+	_Atomic uint32_t shrink_hand;		     /* next shard to drop clean windows of */
 
-	struct nvefs_dedup_index *index; /* NULL: never used in this mount */
+	struct nvefs_dedup_index *_Atomic index; /* NULL: never used in this mount */
 	_Atomic bool dedup_on;
 
 	struct nvefs_mutex workers_lock;
@@ -153,7 +159,7 @@ void nvefs_inode_mark_dirty_locked(struct nvefs_inode *in);
 int nvefs_inode_free_blocks(struct nvefs_inode *in, struct nvefs_queue *q, uint64_t from_lblk);
 /*
  * Memory of an unlinked inode's dirty windows: dropped without folding; takes it
- * off fs->dirty_inodes with that reference. No lock held; the caller has a reference.
+ * off fs->dirty_inodes. No lock held; the caller has a reference.
  */
 int nvefs_inode_data_discard(struct nvefs_inode *in);
 

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: MIT */
+#include "harness.h"
+
+#include <check.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "fsck/check.h"
+
+uint64_t rnd_seed(void)
+{
+	const char *s = getenv("NVEFS_TEST_SEED");
+
+	return s ? strtoull(s, NULL, 0) : UINT64_C(0x9e3779b97f4a7c15);
+}
+
+uint64_t rnd_next(struct rnd *r)
+{
+	if (!r->s)
+		r->s = 1;
+	r->s ^= r->s << 13;
+	r->s ^= r->s >> 7;
+	r->s ^= r->s << 17;
+	return r->s * UINT64_C(0x2545f4914f6cdd1d);
+}
+
+uint64_t rnd_below(struct rnd *r, uint64_t n)
+{
+	return (rnd_next(r) >> 11) % n;
+}
+
+static struct nvefs_dev *open_dev(struct harness *h, uint32_t flags, uint64_t bytes)
+{
+	struct nvefs_dev_open_opts o = {.flags = flags, .create_bytes = bytes, .route = h->route};
+	struct nvefs_error e = {{0}};
+	struct nvefs_dev *dev = NULL;
+	int err = nvefs_dev_open(h->target, &o, &dev, &e);
+
+	ck_assert_msg(!err, "open %s: %d: %s", h->target, err, e.text);
+	return dev;
+}
+
+void harness_make(struct harness *h, uint64_t size_bytes, const struct nvefs_mount_opts *opts)
+{
+	const char *given = getenv("NVEFS_TEST_TARGET"), *dir = getenv("TMPDIR");
+	struct nvefs_mkfs_opts mk = {.label = "test"};
+	struct nvefs_error e = {{0}};
+	struct nvefs_dev *dev;
+	int fd, err;
+
+	h->fs = NULL;
+	h->w = NULL;
+	h->opts = opts ? *opts : (struct nvefs_mount_opts){0};
+	h->temporary = !given;
+	if (given) {
+		snprintf(h->target, sizeof(h->target), "%s", given);
+	} else {
+		snprintf(h->target, sizeof(h->target), "%s/nvefs-test-XXXXXX", dir ? dir : "/tmp");
+		fd = mkstemp(h->target);
+		ck_assert_int_ge(fd, 0);
+		close(fd);
+	}
+	dev = open_dev(h, given ? 0 : NVEFS_OPEN_CREATE, size_bytes);
+	err = nvefs_mkfs(dev, &mk, &e);
+	ck_assert_msg(!err, "mkfs %s: %d: %s", h->target, err, e.text);
+	nvefs_dev_close(dev);
+	harness_mount(h);
+}
+
+void harness_mount(struct harness *h)
+{
+	struct nvefs_dev *dev = open_dev(h, 0, 0);
+	struct nvefs_error e = {{0}};
+	int err = nvefs_mount(dev, &h->opts, &h->fs, &e);
+
+	ck_assert_msg(!err, "mount %s: %d: %s", h->target, err, e.text);
+	ck_assert_int_eq(nvefs_worker_open(h->fs, &h->w), 0);
+}
+
+void harness_unmount(struct harness *h)
+{
+	nvefs_worker_close(h->w);
+	h->w = NULL;
+	ck_assert_int_eq(nvefs_unmount(h->fs), 0);
+	h->fs = NULL;
+}
+
+void harness_crash(struct harness *h)
+{
+	nvefs_worker_close(h->w);
+	h->w = NULL;
+	nvefs_abandon(h->fs);
+	h->fs = NULL;
+}
+
+void harness_done(struct harness *h)
+{
+	if (h->fs)
+		harness_unmount(h);
+	if (h->temporary)
+		unlink(h->target);
+}
+
+static void note_problem(void *arg, const struct nvefs_problem *p)
+{
+	char *first = arg;
+
+	if (!first[0])
+		nvefs_problem_text(p, first, 256);
+}
+
+void harness_check_dev(struct nvefs_dev *dev, const char *what)
+{
+	char first[256] = "";
+	struct nvefs_check_opts o = {.replay_in_memory = true, .data = true, .report = note_problem, .arg = first};
+	struct nvefs_check_result r;
+	struct nvefs_error e = {{0}};
+	int err = nvefs_check(dev, &o, &r, &e);
+
+	ck_assert_msg(!err, "%s: check: %d: %s", what, err, e.text);
+	ck_assert_msg(!r.problems, "%s: %llu problems: %s", what, (unsigned long long)r.problems, first);
+}
+
+void harness_check(struct harness *h)
+{
+	struct nvefs_dev *dev = open_dev(h, NVEFS_OPEN_RDONLY, 0);
+
+	harness_check_dev(dev, h->target);
+	nvefs_dev_close(dev);
+}
+
+int h_create(struct nvefs_worker *w, const char *name, uint64_t *ret_ino)
+{
+	struct nvefs_cred cred = {0};
+	struct nvefs_attr a;
+	int err = nvefs_mknod(w, 1, name, strlen(name), S_IFREG | 0644, 0, &cred, &a);
+
+	if (!err)
+		*ret_ino = a.ino;
+	return err;
+}
+
+int h_unlink(struct nvefs_worker *w, const char *name)
+{
+	return nvefs_unlink(w, 1, name, strlen(name));
+}
+
+int h_write(struct nvefs_worker *w, uint64_t ino, uint64_t off, const void *buf, uint64_t len, uint32_t flags)
+{
+	struct nvefs_req r = {.op = NVEFS_REQ_WRITE, .flags = flags, .ino = ino, .off = off, .len = len};
+	int err;
+
+	r.buf = (void *)(uintptr_t)buf;
+	err = nvefs_req_run(w, &r);
+	return err ? err : r.result == len ? 0 : -ENOSPC;
+}
+
+int64_t h_read(struct nvefs_worker *w, uint64_t ino, uint64_t off, void *buf, uint64_t len)
+{
+	uint64_t got = 0;
+
+	while (got < len) {
+		struct nvefs_req r = {.op = NVEFS_REQ_READ, .ino = ino, .off = off + got, .len = len - got};
+		int err;
+
+		r.buf = (char *)buf + got;
+		err = nvefs_req_run(w, &r);
+		if (err)
+			return err;
+		if (!r.result)
+			break;
+		got += r.result;
+	}
+	return (int64_t)got;
+}
+
+int h_truncate(struct nvefs_worker *w, uint64_t ino, uint64_t size)
+{
+	struct nvefs_req r = {.op = NVEFS_REQ_SETATTR, .ino = ino, .set_mask = NVEFS_SET_SIZE};
+
+	r.attr.size = size;
+	return nvefs_req_run(w, &r);
+}
+
+int h_fallocate(struct nvefs_worker *w, uint64_t ino, uint32_t mode, uint64_t off, uint64_t len)
+{
+	struct nvefs_req r = {.op = NVEFS_REQ_FALLOCATE, .flags = mode, .ino = ino, .off = off, .len = len};
+
+	return nvefs_req_run(w, &r);
+}
+
+int64_t h_copy(struct nvefs_worker *w, uint64_t from, uint64_t off, uint64_t to, uint64_t off_to, uint64_t len)
+{
+	struct nvefs_req r = {.op = NVEFS_REQ_COPY, .ino = from, .off = off, .len = len, .ino_out = to,
+			      .off_out = off_to};
+	int err = nvefs_req_run(w, &r);
+
+	return err ? err : (int64_t)r.result;
+}
+
+int h_fsync(struct nvefs_worker *w, uint64_t ino)
+{
+	struct nvefs_req r = {.op = NVEFS_REQ_FSYNC, .ino = ino};
+
+	return nvefs_req_run(w, &r);
+}
+
+int h_sync(struct nvefs_worker *w)
+{
+	struct nvefs_req r = {.op = NVEFS_REQ_SYNC};
+
+	return nvefs_req_run(w, &r);
+}
