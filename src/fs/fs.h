@@ -98,10 +98,12 @@ struct nvefs_fs {
 	pthread_t bg_thread;
 	struct nvefs_mutex bg_lock;
 	struct nvefs_cond bg_cond;
-	bool bg_started, bg_stop, bg_busy;
+	bool bg_started, bg_up, bg_stop, bg_busy;
+	int bg_err; /* of starting */
 	bool bg_fill; /* the dedup index is to be filled from the tree */
 	struct nvefs_list bg_orphans; /* nvefs_inode.bg_link, by bg_lock; innermost */
 
+	uint64_t fixed_blks; /* superblocks, journal, bitmaps: never allocated */
 	_Atomic uint64_t logical_blks_mem; /* mapped blocks not folded yet, signed sum */
 	_Atomic uint64_t checksum_errors, io_errors;
 	struct nvefs_ratelimit log_limit;

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT */
+/* What there is to know about a mount: space, counters, label. */
+#include "format/layout.h"
+#include "fs/fill.h"
+#include "fs/names.h"
+
+/* Data blocks in use: what is neither free, nor on its way, nor metadata. */
+static uint64_t data_blks(const struct nvefs_fs *fs, const struct nvefs_space *s)
+{
+	uint64_t other = s->free + s->reserved + s->meta_blks + fs->fixed_blks;
+
+	return s->total > other ? s->total - other : 0;
+}
+
+int nvefs_statfs(struct nvefs_worker *w, struct nvefs_statfs *ret)
+{
+	struct nvefs_fs *fs = nvefs_worker_fs(w);
+	struct nvefs_space s;
+
+	nvefs_space_get(fs->st, &s);
+	*ret = (struct nvefs_statfs){
+		.total_blks = s.total - fs->fixed_blks,
+		.free_blks = s.free,
+		.avail_blks = s.avail,
+		/* An inode takes what its item takes: so many fit, if nothing else comes. */
+		.inodes = s.inodes + s.avail * 16,
+		.free_inodes = s.avail * 16,
+	};
+	memcpy(ret->uuid, nvefs_store_super(fs->st)->uuid, sizeof(ret->uuid));
+	return 0;
+}
+
+void nvefs_stats_get(struct nvefs_fs *fs, struct nvefs_stats *ret)
+{
+	struct nvefs_store_stats st;
+	struct nvefs_space s;
+	uint64_t data;
+
+	nvefs_space_get(fs->st, &s);
+	nvefs_store_stats(fs->st, &st);
+	data = data_blks(fs, &s);
+	*ret = (struct nvefs_stats){
+		.total_bytes = (s.total - fs->fixed_blks) * NVEFS_BLOCK_SIZE,
+		.free_bytes = s.free * NVEFS_BLOCK_SIZE,
+		.avail_bytes = s.avail * NVEFS_BLOCK_SIZE,
+		.logical_bytes = (data + s.shared_refs) * NVEFS_BLOCK_SIZE,
+		.physical_bytes = data * NVEFS_BLOCK_SIZE,
+		.shared_bytes = s.shared_refs * NVEFS_BLOCK_SIZE,
+		.metadata_bytes = s.meta_blks * NVEFS_BLOCK_SIZE,
+		.inodes = s.inodes,
+		.quarantined_bytes = s.quarantined * NVEFS_BLOCK_SIZE,
+		.dedup_on = fs->dedup_on,
+		.commits = st.commits,
+		.journal_blks = st.journal_blks,
+		.journal_live_blks = st.journal_live_blks,
+		.checkpoints = st.checkpoints,
+		.recovered_txns = st.recovered_txns,
+		.cache_blks = st.cache_blks,
+		.cache_dirty_blks = st.cache_dirty_blks,
+		.dirty_map_bytes = fs->dirty_map_bytes,
+		.checksum_errors = fs->checksum_errors,
+		.io_errors = fs->io_errors,
+		.error = nvefs_store_error(fs->st),
+		.route = nvefs_dev_route(fs->dev),
+	};
+	ret->read_only = fs->read_only || ret->error;
+	nvefs_fill_stats(fs, ret);
+	nvefs_dev_counters(fs->dev, &ret->dev);
+}
+
+void nvefs_info_get(struct nvefs_fs *fs, struct nvefs_info *ret)
+{
+	const struct nvefs_super *sb = nvefs_store_super(fs->st);
+
+	memset(ret, 0, sizeof(*ret));
+	memcpy(ret->uuid, sb->uuid, sizeof(ret->uuid));
+	memcpy(ret->label, sb->label, sizeof(ret->label));
+	memcpy(ret->creator, sb->creator, sizeof(sb->creator));
+	ret->disk_version = sb->disk_version;
+	ret->nblks = sb->nblks;
+	ret->journal_blks = sb->journal_blks;
+	nvefs_dev_describe(fs->dev, ret->device, sizeof(ret->device));
+}
+
+int nvefs_set_label(struct nvefs_worker *w, const char *label)
+{
+	struct nvefs_fs *fs = nvefs_worker_fs(w);
+	struct nvefs_super sb = *nvefs_store_super(fs->st);
+
+	if (strlen(label) > NVEFS_LABEL_MAX)
+		return -EINVAL;
+	if (fs->read_only || nvefs_store_error(fs->st))
+		return -EROFS;
+	memset(sb.label, 0, sizeof(sb.label));
+	memcpy(sb.label, label, strlen(label));
+	return nvefs_store_super_write(fs->st, nvefs_worker_queue(w), &sb);
+}
+
+int nvefs_trim(struct nvefs_worker *w, uint64_t start, uint64_t len, uint64_t min_len, uint64_t *ret_trimmed)
+{
+	struct nvefs_fs *fs = nvefs_worker_fs(w);
+	uint64_t nblks = nvefs_store_super(fs->st)->nblks, first, end, blks = 0, min_blks;
+	int err;
+
+	if (fs->read_only || nvefs_store_error(fs->st))
+		return -EROFS;
+	if (start >= nblks * NVEFS_BLOCK_SIZE)
+		return -EINVAL;
+	first = (start + NVEFS_BLOCK_SIZE - 1) / NVEFS_BLOCK_SIZE;
+	end = len > UINT64_MAX - start ? nblks : (start + len) / NVEFS_BLOCK_SIZE;
+	if (end > nblks)
+		end = nblks;
+	min_blks = min_len / NVEFS_BLOCK_SIZE + (min_len % NVEFS_BLOCK_SIZE ? 1 : 0);
+	if (first < end) {
+		err = nvefs_alloc_trim(fs->st, nvefs_worker_queue(w), first, end - first,
+				       min_blks ? min_blks : 1, &blks);
+		if (err)
+			return err;
+	}
+	*ret_trimmed = blks * NVEFS_BLOCK_SIZE;
+	return 0;
+}
