@@ -207,6 +207,7 @@ int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk)
 	nvefs_mutex_unlock(lock);
 	__atomic_fetch_add(&a->held, 1, __ATOMIC_RELAXED);
 	__atomic_fetch_sub(&a->room, 1, __ATOMIC_RELAXED);
+	nvefs_store_root(st)->meta_blks++;
 	*ret_pblk = nvefs_layout_group_start(e.group) + e.off;
 	return 0;
 }
@@ -256,13 +257,14 @@ int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk)
 		bad = c && (c->notree & bit || c->refs[off % NVEFS_CHUNK_BLKS]);
 	}
 	nvefs_mutex_unlock(lock);
-	if (bad)
+	if (bad || !nvefs_store_root(st)->meta_blks)
 		return -EUCLEAN;
 	if (!c)
 		return -ENOMEM;
 	err = nvefs_group_change(t, g, off, false);
 	if (err)
 		return err;
+	nvefs_store_root(st)->meta_blks--;
 	nvefs_mutex_lock(lock);
 	c->notree |= bit;
 	c->meta |= bit;

@@ -336,8 +336,10 @@ int nvefs_ref_down(struct nvefs_txn *t, uint64_t pblk, bool *ret_last)
 
 uint32_t nvefs_ref_credits(const struct nvefs_store *st)
 {
-	/* The bitmap, the path to its group item, and what the share item takes. */
-	return 1 + NVEFS_TREE_MAX_HEIGHT + nvefs_tree_credits(st);
+	const struct nvefs_root *root = &st->root;
+
+	/* The bitmap, the path to its group item (the tree may grow), and what the share item takes. */
+	return 1 + __atomic_load_n(&root->tree_height, __ATOMIC_RELAXED) + 1 + nvefs_tree_credits(st);
 }
 
 int nvefs_ref_count(struct nvefs_store *st, uint64_t pblk, struct nvefs_miss *miss,
