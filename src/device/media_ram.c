@@ -14,6 +14,7 @@
 #include "device/write_cache.h"
 
 #define CACHE_MAX_BYTES (64u << 20)
+#define HUGE_FROM_BYTES (1u << 30)
 
 struct ram {
 	struct nvefs_media media;
@@ -219,6 +220,9 @@ int nvefs_media_ram_open(uint64_t size_bytes, uint32_t lba_bytes, bool cache,
 		err = -errno;
 		goto free_cache;
 	}
+	/* Where much will be written, fewer faults are worth the coarser grain; only a hint. */
+	if (size_bytes >= HUGE_FROM_BYTES)
+		madvise(data, size_bytes, MADV_HUGEPAGE);
 	media_init(r, data, size_bytes, lba_bytes);
 	*ret_media = &r->media;
 	return 0;

@@ -3,9 +3,12 @@
 #include "test_device.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -438,6 +441,49 @@ START_TEST(test_read_only)
 }
 END_TEST
 
+/* A file system of 1 MiB under a file of 8: what does not fit is ENOSPC, and what was there stays.
+ */
+START_TEST(test_host_full)
+{
+	const char *dir = device_path("full");
+	struct nvefs_dev_open_opts opts = {.flags = NVEFS_OPEN_CREATE, .create_bytes = 8 << 20};
+	struct nvefs_dev *dev;
+	struct nvefs_queue *q;
+	uint8_t *buf = nvefs_buf_new(64 * 4096);
+	char path[300];
+	int err = 0, nwritten = 0;
+
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS)) {
+		fprintf(stderr, "SKIP: full host file system: no mount namespace: %s\n",
+			strerror(errno));
+		return;
+	}
+	ck_assert_int_eq(mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL), 0);
+	ck_assert_int_eq(mount("nvefs-test", dir, "tmpfs", 0, "size=1m"), 0);
+	snprintf(path, sizeof(path), "%s/disk.img", dir);
+	ck_assert_int_eq(nvefs_dev_open(path, &opts, &dev, NULL), 0);
+	q = device_queue(dev);
+	device_fill(buf, 64 * 4096, 4);
+	while (nwritten < 32 && !(err = nvefs_queue_write(q, (uint64_t)nwritten * 64, 64, buf, 0)))
+		nwritten++;
+	ck_assert_int_eq(err, -ENOSPC);
+	ck_assert_int_ge(nwritten, 2);
+	for (int i = 0; i < nwritten; i++) {
+		memset(buf, 0, 64 * 4096);
+		ck_assert_int_eq(nvefs_queue_read(q, (uint64_t)i * 64, 64, buf), 0);
+		device_expect(buf, 64 * 4096, 4, "before the file system was full");
+	}
+	/* Room again, and writing works. */
+	ck_assert_int_eq(run(q, NVEFS_IO_DISCARD, 0, 128, NULL), 0);
+	ck_assert_int_eq(nvefs_queue_write(q, (uint64_t)nwritten * 64, 64, buf, 0), 0);
+	nvefs_queue_done(q);
+	nvefs_dev_close(dev);
+	umount(dir);
+	nvefs_buf_free(buf);
+}
+END_TEST
+
 Suite *device_seam_suite(void)
 {
 	Suite *s = suite_create("device seam");
@@ -455,6 +501,7 @@ Suite *device_seam_suite(void)
 	tcase_add_loop_test(t, test_queue_number, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_threads, 0, 2 * DEVICE_NTARGETS);
 	tcase_add_test_raise_signal(t, test_owner, 6);
+	tcase_add_test(t, test_host_full);
 	tcase_add_loop_test(t, test_read_only, 0, DEVICE_NTARGETS);
 	suite_add_tcase(s, t);
 	return s;
