@@ -303,11 +303,11 @@ START_TEST(test_wake)
 }
 END_TEST
 
-/* 32 commands of 20 ms each, together in flight: far less than 640 ms, and none before its time. */
+/* 32 commands of 100 ms each, together in flight: far less than 3.2 s, and none before its time. */
 START_TEST(test_latency)
 {
 	enum { NIOS = 32 };
-	struct nvefs_dev *dev = device_open(device_target(_i, "8M", "latency=20ms"));
+	struct nvefs_dev *dev = device_open(device_target(_i, "8M", "latency=100ms"));
 	struct nvefs_queue *q = device_queue(dev);
 	uint8_t *buf = nvefs_buf_new((size_t)NIOS * 4096);
 	struct counted ios[NIOS];
@@ -324,15 +324,15 @@ START_TEST(test_latency)
 		ios[i].io.arg = &ios[i];
 		nvefs_queue_submit(q, &ios[i].io);
 	}
-	ck_assert_uint_lt(nvefs_now_ns() - start, 15000000); /* submit did not sleep */
+	ck_assert_uint_lt(nvefs_now_ns() - start, 100000000); /* submit did not sleep */
 	ck_assert_uint_eq(nvefs_queue_poll(q, 0), 0);
 	while (ncalls < NIOS) {
 		nvefs_queue_wait(q, UINT64_MAX);
 		nvefs_queue_poll(q, 0);
 	}
 	ns = nvefs_now_ns() - start;
-	ck_assert_uint_ge(ns, 20000000);
-	ck_assert_uint_lt(ns, 320000000);
+	ck_assert_uint_ge(ns, 100000000);
+	ck_assert_uint_lt(ns, 1600000000);
 	nvefs_queue_done(q);
 	nvefs_dev_close(dev);
 	nvefs_buf_free(buf);
