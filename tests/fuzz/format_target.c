@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "format/block.h"
 #include "format/dirent.h"
 #include "format/inode.h"
@@ -172,11 +173,11 @@ static bool xattr_one(const void *val, uint32_t len)
 	struct nvefs_xattr x, add = {.name = "user.new", .namelen = 8, .value = "v", .value_len = 1};
 	uint64_t copy[NVEFS_VALUE_MAX / 8];
 	uint32_t pos = 0, n = len;
-	volatile uint8_t sink = 0;
+	uint64_t sum = 0;
 
 	while (!nvefs_xattr_next(val, len, &pos, &x))
-		if (x.value && x.value_len)
-			sink ^= ((const uint8_t *)x.value)[x.value_len - 1];
+		if (x.value)
+			sum += nvefs_hash(x.value, x.value_len, sum);
 	if (nvefs_xattr_check(val, len) || len > NVEFS_VALUE_MAX)
 		return false;
 	memcpy(copy, val, len);

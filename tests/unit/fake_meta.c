@@ -171,12 +171,13 @@ bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const stru
 int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64_t txn,
 		    struct nvefs_miss *miss, struct nvefs_mblk **ret_b)
 {
-	struct nvefs_mblk *b = &st->blks[pblk - FAKE_FIRST];
+	struct nvefs_mblk *b;
 
 	if (!exists(st, pblk) || !st->cached[pblk - FAKE_FIRST]) {
 		*miss = (struct nvefs_miss){.pblk = pblk, .txn = txn, .type = type};
 		return -EAGAIN;
 	}
+	b = &st->blks[pblk - FAKE_FIRST];
 	if (txn && nvefs_block_txn(b->data) != txn)
 		return -EUCLEAN;
 	*ret_b = b;
@@ -226,7 +227,6 @@ int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk)
 						  .data = nvefs_buf_new_zeroed(NVEFS_BLOCK_BYTES)};
 		st->next = i + 1;
 		st->nalloc++;
-		st->root.meta_blks++;
 		*ret_pblk = FAKE_FIRST + i;
 		return 0;
 	}
@@ -243,7 +243,6 @@ int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk)
 	memset(b, 0, sizeof(*b));
 	t->st->cached[pblk - FAKE_FIRST] = false;
 	t->st->nalloc--;
-	t->st->root.meta_blks--;
 	return 0;
 }
 
