@@ -81,7 +81,7 @@ int nvefs_check(struct nvefs_dev *dev, const struct nvefs_check_opts *opts, stru
 	nvefs_store_free(c.st);
 	nvefs_queue_done(c.q);
 	nvefs_usage_done(&c.usage);
-	nvefs_inode_table_done(&c.inodes);
+	nvefs_check_inodes_done(&c.inodes);
 	free(c.groups);
 	free(c.orphans);
 	if (code && err && !err->text[0])

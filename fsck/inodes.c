@@ -4,13 +4,13 @@
 #include <errno.h>
 #include <stdlib.h>
 
-void nvefs_inode_table_done(struct nvefs_inode_table *t)
+void nvefs_check_inodes_done(struct nvefs_inode_table *t)
 {
 	free(t->tab);
 	*t = (struct nvefs_inode_table){0};
 }
 
-int nvefs_inode_table_add(struct nvefs_inode_table *t, const struct nvefs_inode_entry *e)
+int nvefs_check_inodes_add(struct nvefs_inode_table *t, const struct nvefs_inode_entry *e)
 {
 	if (t->n == t->max) {
 		size_t max = t->max ? t->max * 2 : 64;
@@ -25,7 +25,7 @@ int nvefs_inode_table_add(struct nvefs_inode_table *t, const struct nvefs_inode_
 	return 0;
 }
 
-struct nvefs_inode_entry *nvefs_inode_table_find(const struct nvefs_inode_table *t, uint64_t ino)
+struct nvefs_inode_entry *nvefs_check_inodes_find(const struct nvefs_inode_table *t, uint64_t ino)
 {
 	size_t low = 0, high = t->n;
 

@@ -20,9 +20,9 @@ struct nvefs_inode_table {
 	size_t n, max;
 };
 
-void nvefs_inode_table_done(struct nvefs_inode_table *t);
+void nvefs_check_inodes_done(struct nvefs_inode_table *t);
 /* Numbers must ascend. 0 or -ENOMEM. */
-int nvefs_inode_table_add(struct nvefs_inode_table *t, const struct nvefs_inode_entry *e);
-struct nvefs_inode_entry *nvefs_inode_table_find(const struct nvefs_inode_table *t, uint64_t ino);
+int nvefs_check_inodes_add(struct nvefs_inode_table *t, const struct nvefs_inode_entry *e);
+struct nvefs_inode_entry *nvefs_check_inodes_find(const struct nvefs_inode_table *t, uint64_t ino);
 
 #endif

@@ -30,7 +30,7 @@ static void report(struct nvefs_check_ctx *c, uint32_t code, uint64_t ino, uint6
 
 static void check_entry(struct nvefs_check_ctx *c, uint64_t dir, const struct nvefs_dirent *d)
 {
-	struct nvefs_inode_entry *e = nvefs_inode_table_find(&c->inodes, d->ino);
+	struct nvefs_inode_entry *e = nvefs_check_inodes_find(&c->inodes, d->ino);
 
 	if (!e) {
 		if (!c->incomplete)
@@ -102,11 +102,11 @@ static bool connected(struct nvefs_check_ctx *c, struct nvefs_inode_entry *e)
 
 	while (at && at->mark == MARK_NEW && at->ino != NVEFS_ROOT_INO) {
 		at->mark = MARK_ON_WAY;
-		at = at->names ? nvefs_inode_table_find(&c->inodes, at->parent) : NULL;
+		at = at->names ? nvefs_check_inodes_find(&c->inodes, at->parent) : NULL;
 	}
 	/* Without a name: that was reported as such, and is no loop. */
 	good = !at || at->mark != MARK_ON_WAY;
-	for (at = e; at && at->mark == MARK_ON_WAY && good; at = nvefs_inode_table_find(&c->inodes, at->parent))
+	for (at = e; at && at->mark == MARK_ON_WAY && good; at = nvefs_check_inodes_find(&c->inodes, at->parent))
 		at->mark = MARK_CONNECTED;
 	return good;
 }
@@ -124,7 +124,7 @@ static void check_loops(struct nvefs_check_ctx *c)
 int nvefs_pass_names(struct nvefs_check_ctx *c)
 {
 	struct nvefs_check_walk w = {.item = take_item};
-	struct nvefs_inode_entry *root = nvefs_inode_table_find(&c->inodes, NVEFS_ROOT_INO);
+	struct nvefs_inode_entry *root = nvefs_check_inodes_find(&c->inodes, NVEFS_ROOT_INO);
 	int err = nvefs_check_walk(c, &w);
 
 	if (err)

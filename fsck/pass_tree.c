@@ -120,7 +120,7 @@ static int take_inode(struct nvefs_check_ctx *c, struct one_inode *in, const voi
 		c->res->files++;
 	else
 		c->res->others++;
-	return nvefs_inode_table_add(&c->inodes, &e);
+	return nvefs_check_inodes_add(&c->inodes, &e);
 }
 
 static int take_map(struct nvefs_check_ctx *c, struct one_inode *in, const struct nvefs_key *key,

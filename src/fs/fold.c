@@ -166,23 +166,17 @@ static int apply_window(struct nvefs_txn *t, struct nvefs_inode *in, struct nvef
 }
 
 /*
- * The size that the tree may have now. With nothing dirty left it is the real
- * one; otherwise it ends where the first window not yet folded begins.
+ * The size that the tree must have with this window in it: nothing may be
+ * mapped beyond it that a later extension would uncover.
  */
-static void update_disk_size_locked(struct nvefs_inode *in)
+static void raise_disk_size_locked(struct nvefs_inode *in, uint64_t widx)
 {
-	uint64_t bound;
+	uint64_t end = (widx + 1) * NVEFS_WINDOW_BLKS * NVEFS_BLOCK_SIZE;
 
-	if (nvefs_list_empty(&in->dirty_windows)) {
-		in->disk_size = in->rec.size;
-		return;
-	}
-	bound = nvefs_container_of(in->dirty_windows.next, struct nvefs_window_mem, dirty_link)->widx *
-		NVEFS_WINDOW_BLKS * NVEFS_BLOCK_SIZE;
-	if (bound > in->rec.size)
-		bound = in->rec.size;
-	if (bound > in->disk_size)
-		in->disk_size = bound;
+	if (end > in->rec.size)
+		end = in->rec.size;
+	if (end > in->disk_size)
+		in->disk_size = end;
 }
 
 struct fold_plan {
@@ -226,11 +220,14 @@ static int fold_try_locked(struct nvefs_txn *t, struct nvefs_inode *in, struct f
 	err = plan_locked(t, in, p);
 	for (i = 0; i < p->n && !err; i++) {
 		err = apply_window(t, in, p->w[i], &p->old[i]);
-		if (!err)
-			nvefs_window_clean(in, p->w[i]);
+		if (err)
+			break;
+		raise_disk_size_locked(in, p->w[i]->widx);
+		nvefs_window_clean(in, p->w[i]);
 	}
 	if (!err) {
-		update_disk_size_locked(in);
+		if (nvefs_list_empty(&in->dirty_windows))
+			in->disk_size = in->rec.size;
 		err = nvefs_inode_write_locked(t, in);
 	}
 	if (!err && nvefs_list_empty(&in->dirty_windows))

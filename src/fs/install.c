@@ -219,6 +219,8 @@ static void update_inode_locked(struct nvefs_op *op, uint64_t end)
 	struct nvefs_inode *in = op->in;
 	struct nvefs_inode_rec *r = &in->rec;
 
+	if (end > op->end)
+		end = op->end;
 	if (r->size < end)
 		r->size = end;
 	r->mtime = r->ctime = nvefs_time_now();
@@ -253,15 +255,14 @@ static int install_window(struct nvefs_op *op, uint32_t *i)
 
 static int install(struct nvefs_op *op)
 {
-	uint64_t end = (op->lblk + op->nblks) * NVEFS_BLOCK_SIZE;
 	uint32_t i = 0, k;
 	int err = 0;
 
 	while (i < op->nblks && !err) {
 		nvefs_mutex_lock(&op->in->lock);
 		err = op->in->gone ? -ESTALE : install_window(op, &i);
-		if (!err && i == op->nblks)
-			update_inode_locked(op, end < op->end ? end : op->end);
+		if (!err) /* with each window: no fold may find data beyond the size */
+			update_inode_locked(op, (op->lblk + i) * NVEFS_BLOCK_SIZE);
 		nvefs_mutex_unlock(&op->in->lock);
 		if (err == -EAGAIN)
 			err = nvefs_window_load(op->in, op->w->q, (op->lblk + i) / NVEFS_WINDOW_BLKS);

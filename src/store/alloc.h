@@ -74,7 +74,10 @@ uint32_t nvefs_ref_credits(const struct nvefs_store *st);
 /* Tree references of a block: 0, 1 or the share count. Meta lock. */
 int nvefs_ref_count(struct nvefs_store *st, uint64_t pblk, struct nvefs_miss *miss, uint32_t *ret_count);
 
-/* [txn] A block for metadata, bit set in this transaction; freed likewise. Used by the tree. */
+/*
+ * [txn] A block for metadata, bit set in this transaction; freed likewise. Used
+ * by the tree. Both count root->meta_blks, nobody else does.
+ */
 int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk);
 int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk);
 int nvefs_free_meta_prepare(struct nvefs_txn *t, uint64_t pblk);

@@ -36,8 +36,6 @@ int nvefs_tree_prepare(struct nvefs_txn *t, const struct nvefs_key *key);
 int nvefs_tree_put(struct nvefs_txn *t, const struct nvefs_key *key, const void *val, uint32_t len);
 int nvefs_tree_del(struct nvefs_txn *t, const struct nvefs_key *key);
 
-/* The tree counts its nodes in root->meta_blks; the allocator does not. */
-
 /* Dirty blocks that one put or del can cause at most, allocation included. */
 uint32_t nvefs_tree_credits(const struct nvefs_store *st);
 

@@ -73,7 +73,6 @@ static int fresh_get(struct nvefs_txn *t, uint32_t n, struct fresh *ret)
 		if (err)
 			return err;
 	}
-	nvefs_store_root(t->st)->meta_blks += n;
 	return 0;
 }
 
@@ -202,7 +201,6 @@ static int node_free(struct nvefs_txn *t, struct nvefs_mblk *b)
 {
 	uint64_t pblk = b->pblk;
 
-	nvefs_store_root(t->st)->meta_blks--;
 	nvefs_cache_forget(t, b);
 	return nvefs_free_meta(t, pblk);
 }

@@ -227,6 +227,7 @@ int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk)
 						  .data = nvefs_buf_new_zeroed(NVEFS_BLOCK_BYTES)};
 		st->next = i + 1;
 		st->nalloc++;
+		st->root.meta_blks++;
 		*ret_pblk = FAKE_FIRST + i;
 		return 0;
 	}
@@ -243,6 +244,7 @@ int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk)
 	memset(b, 0, sizeof(*b));
 	t->st->cached[pblk - FAKE_FIRST] = false;
 	t->st->nalloc--;
+	t->st->root.meta_blks--;
 	return 0;
 }
 
