@@ -9,6 +9,8 @@
 #ifndef NVEFS_DEVICE_SCSI_ROUTE_H
 #define NVEFS_DEVICE_SCSI_ROUTE_H
 
+#include <scsi/sg.h>
+
 #include "device/backend.h"
 
 struct nvefs_scsi_route_opts {
@@ -33,5 +35,13 @@ extern const struct nvefs_scsi_route_opts nvefs_scsi_route_defaults;
  */
 int nvefs_scsi_route_open(struct nvefs_dev *below, const struct nvefs_scsi_route_opts *opts,
 			  struct nvefs_dev **ret_dev, struct nvefs_error *err);
+
+/*
+ * Execute any SCSI command, as SG_IO does: 0 when hdr has status and sense, a
+ * negative errno when it could not be executed; -ENOTSUP when `q` is no queue of a
+ * translating route. Waits, running callbacks of other ios of the queue meanwhile;
+ * wakes of the queue that come then are swallowed.
+ */
+int nvefs_scsi_route_sg_io(struct nvefs_queue *q, sg_io_hdr_t *hdr);
 
 #endif

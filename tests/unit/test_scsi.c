@@ -207,6 +207,16 @@ START_TEST(test_sense_round_trip)
 	ck_assert_int_eq(nvefs_sense_parse(buf, len, &got), 0);
 	ck_assert(!got.has_info);
 
+	/* What lies past the additional length is not sense data. */
+	len = nvefs_sense_build(&s, true, buf);
+	buf[7] = 11;
+	ck_assert_int_eq(nvefs_sense_parse(buf, len, &got), 0);
+	ck_assert(!got.has_info && !got.has_field && got.asc == 0x2100);
+	buf[7] = 12;
+	ck_assert_int_eq(nvefs_sense_parse(buf, len, &got), 0);
+	ck_assert(got.has_info && !got.has_field);
+	len = nvefs_sense_build(&s, false, buf);
+
 	ck_assert_int_eq(nvefs_sense_parse(buf, 0, &got), -EUCLEAN);
 	ck_assert_int_eq(nvefs_sense_parse((const uint8_t[]){0x7f, 0}, 2, &got), -EUCLEAN);
 	ck_assert_int_eq(nvefs_sense_parse((const uint8_t[]){0x71, 0, 4}, 3, &got), 0);

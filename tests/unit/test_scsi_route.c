@@ -248,6 +248,94 @@ START_TEST(test_mistakes)
 }
 END_TEST
 
+static uint8_t sg(struct nvefs_queue *q, const uint8_t *cdb, uint8_t cdb_len, int direction,
+		  void *data, uint32_t len, uint32_t pieces, struct nvefs_sense *ret)
+{
+	uint8_t sense[64];
+	sg_iovec_t iov[2] = {{data, len / 2}, {(uint8_t *)data + len / 2, len - len / 2}};
+	sg_io_hdr_t hdr = {.interface_id = 'S',
+			   .dxfer_direction = direction,
+			   .cmd_len = cdb_len,
+			   .mx_sb_len = sizeof(sense),
+			   .iovec_count = pieces == 2 ? 2 : 0,
+			   .dxfer_len = len,
+			   .dxferp = pieces == 2 ? (void *)iov : data,
+			   .cmdp = (uint8_t *)(uintptr_t)cdb,
+			   .sbp = sense};
+
+	memset(ret, 0, sizeof(*ret));
+	ck_assert_int_eq(nvefs_scsi_route_sg_io(q, &hdr), 0);
+	ck_assert_uint_eq(hdr.host_status, 0);
+	if (hdr.sb_len_wr)
+		ck_assert_int_eq(nvefs_sense_parse(sense, hdr.sb_len_wr, ret), 0);
+	return hdr.status;
+}
+
+/* Commands that the file system does not send, through all of the route. */
+START_TEST(test_sg_io)
+{
+	static const uint8_t ws[16] = {0x93, 0x08, [9] = 10, [13] = 20};
+	static const uint8_t verify[10] = {0x2f, 0x06, [5] = 10, [8] = 20};
+	static const uint8_t read6[6] = {0x08, 0, 0, 10, 4};
+	static const uint8_t write12[12] = {0xaa, 0x08, [5] = 40, [9] = 2};
+	static const uint8_t unmap[10] = {0x42, [8] = 8 + 3 * 16};
+	static const uint8_t format[6] = {0x04, 0x10};
+	uint8_t *a = nvefs_buf_new_zeroed(32 * BLK), *b = nvefs_buf_new_zeroed(32 * BLK);
+	struct nvefs_dev_counters before, after;
+	struct nvefs_queue *q;
+	struct nvefs_sense s;
+
+	open_both("ram:8M,latency=10us", NULL);
+	q = queue(scsi);
+	fill(a, BLK, 9);
+	for (int i = 1; i < 32; i++)
+		memcpy(a + i * BLK, a, BLK);
+	ck_assert_uint_eq(sg(q, ws, 16, SG_DXFER_TO_DEV, a, BLK, 1, &s), NVEFS_SCSI_GOOD);
+	ck_assert_int_eq(nvefs_queue_read(q, 10, 20, b), 0);
+	ck_assert_mem_eq(a, b, 20 * BLK);
+	ck_assert_uint_eq(sg(q, verify, 10, SG_DXFER_TO_DEV, a, BLK, 2, &s), NVEFS_SCSI_GOOD);
+	a[0] ^= 1;
+	ck_assert_uint_eq(sg(q, verify, 10, SG_DXFER_TO_DEV, a, BLK, 2, &s),
+			  NVEFS_SCSI_CHECK_CONDITION);
+	ck_assert_uint_eq(s.key, NVEFS_SENSE_MISCOMPARE);
+	a[0] ^= 1;
+	memset(b, 0, 4 * BLK);
+	ck_assert_uint_eq(sg(q, read6, 6, SG_DXFER_FROM_DEV, b, 4 * BLK, 2, &s), NVEFS_SCSI_GOOD);
+	ck_assert_mem_eq(a, b, 4 * BLK);
+	/* More data than the command takes: scattered, and cut to what is asked for. */
+	ck_assert_uint_eq(sg(q, write12, 12, SG_DXFER_TO_DEV, a, 4 * BLK, 2, &s), NVEFS_SCSI_GOOD);
+	ck_assert_int_eq(nvefs_queue_read(q, 40, 3, b), 0);
+	ck_assert_mem_eq(a, b, 2 * BLK);
+	ck_assert_uint_eq(b[2 * BLK + 1], 0);
+
+	memset(b, 0, BLK);
+	b[1] = 3 * 16 + 6;
+	b[3] = 3 * 16;
+	for (int i = 0; i < 3; i++) { /* blocks 10, 20 and 29 */
+		b[8 + i * 16 + 7] = (uint8_t)(i == 2 ? 29 : 10 + i * 10);
+		b[8 + i * 16 + 11] = 1;
+	}
+	ck_assert_uint_eq(sg(q, unmap, 10, SG_DXFER_TO_DEV, b, 8 + 3 * 16, 1, &s), NVEFS_SCSI_GOOD);
+	ck_assert_int_eq(nvefs_queue_read(q, 9, 22, b), 0);
+	for (int i = 0; i < 22; i++) {
+		bool gone = i == 0 || i == 1 || i == 11 || i >= 20;
+
+		ck_assert_msg(b[i * BLK] == (gone ? 0 : a[0]), "block %d", i + 9);
+	}
+
+	nvefs_dev_counters(scsi, &before);
+	ck_assert_uint_eq(sg(q, format, 6, SG_DXFER_NONE, NULL, 0, 0, &s),
+			  NVEFS_SCSI_CHECK_CONDITION);
+	ck_assert_uint_eq(s.asc, NVEFS_ASC_INVALID_OPCODE);
+	nvefs_dev_counters(scsi, &after);
+	ck_assert_mem_eq(&before, &after, sizeof(before));
+	nvefs_queue_done(q);
+	nvefs_dev_close(scsi);
+	nvefs_buf_free(a);
+	nvefs_buf_free(b);
+}
+END_TEST
+
 #define NTHREADS 4
 #define INFLIGHT 8
 #define ROUNDS 200
@@ -389,6 +477,7 @@ int main(void)
 	tcase_add_test(t, test_errors);
 	tcase_add_test(t, test_refused);
 	tcase_add_test(t, test_mistakes);
+	tcase_add_test(t, test_sg_io);
 	tcase_add_loop_test(t, test_threads, 0, 7);
 	tcase_add_test(t, test_depth_holds);
 	srunner_run_all(r, CK_NORMAL);

@@ -331,6 +331,10 @@ START_TEST(test_unmap_lengths)
 	send_cdb(c, c.count, 0);
 	ck_assert_uint_eq(cmd.nparts, 1);
 	ck_assert_uint_eq(nvefs_nvme_sqe_dsm_nranges(&cmd.part[0].sqe), 256);
+	ctrl.dmrl = 255;
+	send_cdb(c, c.count, 0);
+	expect_field(2, false);
+	ctrl.dmrl = 0;
 	unmap_header(257);
 	c.count += 16;
 	send_cdb(c, c.count, 0);
