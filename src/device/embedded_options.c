@@ -14,25 +14,26 @@ static int set_lba(void *config, const char *value)
 	return 0;
 }
 
-static int power_of_two(const char *value, uint64_t max, uint32_t *ret)
+static int power_of_two(const char *value, uint64_t min, uint64_t max, uint32_t *ret)
 {
 	uint64_t n;
 
-	if (!nvefs_value_size(value, &n) || n < NVEFS_BLOCK_SIZE || n > max || n & (n - 1))
+	if (!nvefs_value_size(value, &n) || n < min || n > max || n & (n - 1))
 		return -EINVAL;
 	*ret = (uint32_t)n;
 	return 0;
 }
 
+/* The field is an exponent over pages of 4 KiB in which 0 means no limit, so one page cannot be said. */
 static int set_mdts(void *config, const char *value)
 {
-	return power_of_two(value, 32u << 20,
+	return power_of_two(value, 8192, 32u << 20,
 			    &((struct nvefs_embedded_options *)config)->ctrl.mdts_bytes);
 }
 
 static int set_iu(void *config, const char *value)
 {
-	return power_of_two(value, 32u << 20,
+	return power_of_two(value, NVEFS_BLOCK_SIZE, 32u << 20,
 			    &((struct nvefs_embedded_options *)config)->ctrl.iu_bytes);
 }
 
@@ -76,7 +77,7 @@ static int set_ro(void *config, const char *value)
 
 const struct nvefs_uri_option nvefs_embedded_option_table[] = {
     {"lba", "512|4096", "size of a logical block (4096)", set_lba},
-    {"mdts", "SIZE", "largest transfer, a power of two from 4k to 32M (1M)", set_mdts},
+    {"mdts", "SIZE", "largest transfer, a power of two from 8k to 32M (1M)", set_mdts},
     {"queues", "N", "I/O queues, 1 to 1023 (128)", set_queues},
     {"depth", "N", "commands in flight on one queue, 1 to 4096 (128)", set_depth},
     {"iu", "SIZE", "indirection unit, a power of two from 4k to 32M (4k)", set_iu},

@@ -100,6 +100,7 @@ START_TEST(test_errors)
 	    {"ram:4M,lba=1024", -EINVAL, {"'lba'", "1024", "512|4096"}},
 	    {"ram:4M,lba", -EINVAL, {"'lba'"}},
 	    {"ram:4M,", -EINVAL, {"unknown option"}},
+	    {"ram:4M,mdts=4k", -EINVAL, {"'mdts'"}},
 	    {"ram:4M,mdts=5000", -EINVAL, {"'mdts'", "5000"}},
 	    {"ram:4M,iu=2k", -EINVAL, {"'iu'"}},
 	    {"ram:4M,queues=0", -EINVAL, {"'queues'"}},
