@@ -219,7 +219,8 @@ static uint64_t walk_count(struct walk *k)
 {
 	uint64_t i, j, inodes = 1;
 
-	qsort(k->seen, k->nseen, sizeof(struct seen), by_ino);
+	if (k->nseen)
+		qsort(k->seen, k->nseen, sizeof(struct seen), by_ino);
 	for (i = 0; i < k->nseen; i = j, inodes++) {
 		for (j = i + 1; j < k->nseen && k->seen[j].ino == k->seen[i].ino; j++)
 			continue;
