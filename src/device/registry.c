@@ -7,13 +7,15 @@
 #include "device/backend.h"
 #include "device/embedded.h"
 #include "device/fault.h"
+#include "device/scsi_route.h"
 #include "device/uri.h"
-#include "device/wrap.h"
 
 struct target {
 	bool (*match)(const struct nvefs_uri *uri);
+	/* *scsi holds the defaults, and is set by the options of the target. */
 	int (*open)(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
-		    struct nvefs_dev **ret_dev, struct nvefs_error *err);
+		    struct nvefs_scsi_route_opts *scsi, struct nvefs_dev **ret_dev,
+		    struct nvefs_error *err);
 };
 
 static bool match_ram(const struct nvefs_uri *uri)
@@ -68,12 +70,14 @@ static int put_faults(const struct nvefs_fault_options *f, const char *uri, stru
 }
 
 static int open_embedded(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
-			 struct nvefs_dev **ret_dev, struct nvefs_error *err)
+			 struct nvefs_scsi_route_opts *scsi, struct nvefs_dev **ret_dev,
+			 struct nvefs_error *err)
 {
 	struct nvefs_embedded_options o;
 	struct nvefs_fault_options f = {.nfaults = 0};
 	const struct nvefs_uri_option_set sets[] = {{nvefs_embedded_option_table, &o},
-						    {nvefs_fault_option_table, &f}};
+						    {nvefs_fault_option_table, &f},
+						    {nvefs_scsi_route_option_table, scsi}};
 	struct nvefs_dev *dev;
 	uint64_t size = 0;
 	int code;
@@ -95,21 +99,25 @@ static int open_embedded(const struct nvefs_uri *uri, const struct nvefs_dev_ope
 }
 
 static int refuse_absent(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
-			 struct nvefs_dev **ret_dev, struct nvefs_error *err)
+			 struct nvefs_scsi_route_opts *scsi, struct nvefs_dev **ret_dev,
+			 struct nvefs_error *err)
 {
 	(void)opts;
+	(void)scsi;
 	(void)ret_dev;
 	return nvefs_error_set(err, -ENOENT, "%s: no such device: check the name (nvme list)",
 			       uri->name);
 }
 
 static int refuse_node(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
-		       struct nvefs_dev **ret_dev, struct nvefs_error *err)
+		       struct nvefs_scsi_route_opts *scsi, struct nvefs_dev **ret_dev,
+		       struct nvefs_error *err)
 {
 	const char *name = base_name(uri);
 	const char *kind = "device nodes of this kind are";
 
 	(void)opts;
+	(void)scsi;
 	(void)ret_dev;
 	if (!strncmp(name, "ng", 2) || !strncmp(name, "nvme", 4))
 		kind = "NVMe passthrough is";
@@ -121,11 +129,13 @@ static int refuse_node(const struct nvefs_uri *uri, const struct nvefs_dev_open_
 }
 
 static int refuse_other(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
-			struct nvefs_dev **ret_dev, struct nvefs_error *err)
+			struct nvefs_scsi_route_opts *scsi, struct nvefs_dev **ret_dev,
+			struct nvefs_error *err)
 {
 	bool dir = S_ISDIR(uri->st.st_mode);
 
 	(void)opts;
+	(void)scsi;
 	(void)ret_dev;
 	return nvefs_error_set(err, dir ? -EISDIR : -EINVAL,
 			       "%s: %s: a target is a regular file, a device or ram:SIZE",
@@ -138,7 +148,8 @@ static const struct target targets[] = {
     {match_node, refuse_node},	{match_any, refuse_other},
 };
 
-static int put_route(const struct nvefs_dev_open_opts *opts, struct nvefs_dev *below,
+static int put_route(const struct nvefs_dev_open_opts *opts,
+		     const struct nvefs_scsi_route_opts *scsi, struct nvefs_dev *below,
 		     struct nvefs_dev **ret_dev, struct nvefs_error *err)
 {
 	int code;
@@ -147,7 +158,7 @@ static int put_route(const struct nvefs_dev_open_opts *opts, struct nvefs_dev *b
 		*ret_dev = below;
 		return 0;
 	}
-	code = nvefs_scsi_wrap(below, ret_dev, err);
+	code = nvefs_scsi_route_open(below, scsi, ret_dev, err);
 	if (code)
 		nvefs_dev_close(below);
 	return code;
@@ -157,6 +168,7 @@ int nvefs_dev_open(const char *text, const struct nvefs_dev_open_opts *opts,
 		   struct nvefs_dev **ret_dev, struct nvefs_error *err)
 {
 	static const struct nvefs_dev_open_opts defaults;
+	struct nvefs_scsi_route_opts scsi = nvefs_scsi_route_defaults;
 	struct nvefs_uri uri;
 	struct nvefs_dev *dev;
 	const struct target *t = targets;
@@ -169,8 +181,8 @@ int nvefs_dev_open(const char *text, const struct nvefs_dev_open_opts *opts,
 		return code;
 	while (!t->match(&uri))
 		t++;
-	code = t->open(&uri, opts, &dev, err);
-	return code ? code : put_route(opts, dev, ret_dev, err);
+	code = t->open(&uri, opts, &scsi, &dev, err);
+	return code ? code : put_route(opts, &scsi, dev, ret_dev, err);
 }
 
 static char help_text[4096];
@@ -202,7 +214,10 @@ static void help_make(void)
 	    "Options of the embedded controller, after the target, separated by commas:\n");
 
 	at = help_options(at, nvefs_embedded_option_table);
-	help_options(at, nvefs_fault_option_table);
+	at = help_options(at, nvefs_fault_option_table);
+	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at,
+			       "Options of the scsi route, without effect on the native one:\n");
+	help_options(at, nvefs_scsi_route_option_table);
 }
 
 const char *nvefs_dev_help(void)

@@ -229,9 +229,12 @@ static void route_queue_done(struct nvefs_queue *q)
 static void route_describe(const struct nvefs_dev *dev, char *buf, size_t len)
 {
 	const struct nvefs_scsi_route_opts *o = &nvefs_container_of(dev, struct route, dev)->opts;
+	char mistakes[64] = "";
 
-	snprintf(buf, len, "%s logical-unit queue%s of %u%s", o->single_queue ? "one" : "many",
-		 o->single_queue ? "" : "s", o->depth, o->translate ? "" : ", not translated");
+	nvefs_scsi_mistakes_text(o->mistakes, mistakes, sizeof(mistakes));
+	snprintf(buf, len, "%s logical-unit queue%s of %u%s%s%s", o->single_queue ? "one" : "many",
+		 o->single_queue ? "" : "s", o->depth, o->translate ? "" : ", not translated",
+		 mistakes[0] ? ", mistakes made:" : "", mistakes);
 }
 
 static void route_close(struct nvefs_dev *dev)

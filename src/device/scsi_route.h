@@ -12,6 +12,7 @@
 #include <scsi/sg.h>
 
 #include "device/backend.h"
+#include "device/uri.h"
 
 struct nvefs_scsi_route_opts {
 	/* One logical-unit queue, under one lock, for all queues of the device; false: one for
@@ -27,6 +28,10 @@ struct nvefs_scsi_route_opts {
 /* One queue, 254 outstanding as the old port driver has it, translated, no mistakes. */
 #define NVEFS_SCSI_ROUTE_DEPTH 254u
 extern const struct nvefs_scsi_route_opts nvefs_scsi_route_defaults;
+/* The target options scsi_*=, which set a struct nvefs_scsi_route_opts; without effect natively. */
+extern const struct nvefs_uri_option nvefs_scsi_route_option_table[];
+/* " fua flush": the mistakes by the names of scsi_mistake=. */
+void nvefs_scsi_mistakes_text(uint32_t mistakes, char *buf, size_t len);
 
 /*
  * Put the route over `below`, which is taken over on success only. Translating

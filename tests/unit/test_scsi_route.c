@@ -6,6 +6,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/thread.h"
+#include "device/fault.h"
 #include "device/scsi_route.h"
 #include "nvme/status.h"
 #include "scsi/sense.h"
@@ -336,6 +337,73 @@ START_TEST(test_sg_io)
 }
 END_TEST
 
+/* Every status that a controller may give means the same by both routes, and leaves sense data. */
+START_TEST(test_every_status)
+{
+	uint8_t *a = nvefs_buf_new_zeroed(BLK);
+	struct nvefs_fault fault = {.op = NVEFS_IO_READ, .every = 1};
+	struct nvefs_dev *ram = NULL;
+	struct nvefs_queue *qn, *qs;
+	struct nvefs_io io;
+	uint16_t status;
+
+	ck_assert_int_eq(nvefs_dev_open("ram:8M", NULL, &ram, NULL), 0);
+	ck_assert_int_eq(nvefs_fault_wrap(ram, NULL, 0, &native), 0);
+	ck_assert_int_eq(nvefs_scsi_route_open(native, NULL, &scsi, NULL), 0);
+	qn = queue(native);
+	qs = queue(scsi);
+	for (size_t i = 0; (status = nvefs_nvme_status_known(i)) != 0; i++) {
+		int by_native, by_scsi;
+
+		nvefs_fault_clear(native);
+		fault.status = status | NVEFS_NVME_DNR;
+		ck_assert_int_eq(nvefs_fault_add(native, &fault), 0);
+		by_native = run(qn, NVEFS_IO_READ, 0, 1, a, &io);
+		by_scsi = run(qs, NVEFS_IO_READ, 0, 1, a, &io);
+		ck_assert_msg(by_native < 0 && by_native == by_scsi, "%#x: %d natively, %d by scsi",
+			      status, by_native, by_scsi);
+		ck_assert_int_eq(io.status.kind, NVEFS_STATUS_SENSE);
+		ck_assert_uint_eq(io.status.nvme & NVEFS_NVME_STATUS_MASK, status);
+	}
+	nvefs_queue_done(qn);
+	nvefs_queue_done(qs);
+	nvefs_dev_close(scsi);
+	nvefs_buf_free(a);
+}
+END_TEST
+
+static void expect_open(const char *uri, int want, const char *text)
+{
+	struct nvefs_dev_open_opts opts = {.route = NVEFS_ROUTE_SCSI};
+	struct nvefs_error err = {""};
+	struct nvefs_dev *dev = NULL;
+	int code = nvefs_dev_open(uri, &opts, &dev, &err);
+
+	ck_assert_msg(code == want, "%s: %d: %s", uri, code, err.text);
+	if (!code)
+		nvefs_dev_describe(dev, err.text, sizeof(err.text));
+	ck_assert_msg(strstr(err.text, text), "%s: no \"%s\" in: %s", uri, text, err.text);
+	nvefs_dev_close(dev);
+}
+
+START_TEST(test_options)
+{
+	struct nvefs_dev *dev = NULL;
+
+	expect_open("ram:8M", 0, "scsi route, one logical-unit queue of 254 over");
+	expect_open("ram:8M,scsi_queue=many,scsi_depth=7", 0, "many logical-unit queues of 7");
+	expect_open("ram:8M,scsi_translate=off", 0, "not translated");
+	expect_open("ram:8M,scsi_mistake=flush,scsi_mistake=fua", 0,
+		    "mistakes made: fua flush over");
+	expect_open("ram:8M,scsi_queue=two", -EINVAL, "one|many");
+	expect_open("ram:8M,scsi_depth=0", -EINVAL, "scsi_depth");
+	expect_open("ram:8M,scsi_mistake=all", -EINVAL, "scsi_mistake");
+	ck_assert_ptr_nonnull(strstr(nvefs_dev_help(), "scsi_queue=one|many"));
+	ck_assert_int_eq(nvefs_dev_open("ram:8M,scsi_depth=7", NULL, &dev, NULL), 0);
+	nvefs_dev_close(dev);
+}
+END_TEST
+
 #define NTHREADS 4
 #define INFLIGHT 8
 #define ROUNDS 200
@@ -478,6 +546,8 @@ int main(void)
 	tcase_add_test(t, test_refused);
 	tcase_add_test(t, test_mistakes);
 	tcase_add_test(t, test_sg_io);
+	tcase_add_test(t, test_every_status);
+	tcase_add_test(t, test_options);
 	tcase_add_loop_test(t, test_threads, 0, 7);
 	tcase_add_test(t, test_depth_holds);
 	srunner_run_all(r, CK_NORMAL);
