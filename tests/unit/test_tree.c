@@ -246,7 +246,7 @@ START_TEST(random_against_model)
 
 	seed_start();
 	model_init(&m, 6000, NVEFS_VALUE_MAX);
-	for (int round = 0; round < 3; round++) {
+	for (int round = 0; round < 5; round++) {
 		fake_free_misses(m.st, round % 2);
 		model_run(&m, 12000, 8);
 		model_check(&m);
