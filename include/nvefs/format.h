@@ -49,7 +49,8 @@ static_assert(sizeof(struct nvefs_disk_header) == 64, "header");
 #define NVEFS_JOURNAL_HEADERS 2
 #define NVEFS_GROUP_BLKS 32256u	 /* blocks that one bitmap block covers: (4096 - 64) * 8 */
 #define NVEFS_MIN_BLKS 16384u	 /* 64 MiB */
-#define NVEFS_JOURNAL_MIN_BLKS 2048u
+#define NVEFS_JOURNAL_MIN_BLKS 512u
+#define NVEFS_JOURNAL_DEFAULT_MIN_BLKS 2048u
 #define NVEFS_JOURNAL_MAX_BLKS 16384u
 #define NVEFS_LABEL_MAX 63
 

@@ -34,6 +34,7 @@ struct nvefs_mkfs_opts {
 	const uint8_t *uuid; /* 16 bytes; NULL: random */
 	bool dedup;	   /* default of later mounts */
 	uint64_t hash_seed; /* 0: random */
+	uint32_t journal_blks; /* 512 to 16384; 0: by the device's size */
 };
 /* Make an empty file system on the whole device. -ENOSPC: smaller than 64 MiB. */
 int nvefs_mkfs(struct nvefs_dev *dev, const struct nvefs_mkfs_opts *opts, struct nvefs_error *err);

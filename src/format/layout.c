@@ -22,8 +22,8 @@ uint32_t nvefs_layout_journal_blks(uint64_t nblks)
 {
 	uint64_t blks = nblks / 64;
 
-	if (blks < NVEFS_JOURNAL_MIN_BLKS)
-		return NVEFS_JOURNAL_MIN_BLKS;
+	if (blks < NVEFS_JOURNAL_DEFAULT_MIN_BLKS)
+		return NVEFS_JOURNAL_DEFAULT_MIN_BLKS;
 	return blks > NVEFS_JOURNAL_MAX_BLKS ? NVEFS_JOURNAL_MAX_BLKS : (uint32_t)blks;
 }
 

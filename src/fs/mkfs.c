@@ -29,6 +29,7 @@ int nvefs_mkfs(struct nvefs_dev *dev, const struct nvefs_mkfs_opts *opts, struct
 	params.items = &item;
 	params.nitems = 1;
 	params.hash_seed = opts->hash_seed;
+	params.journal_blks = opts->journal_blks;
 	params.flags = opts->dedup ? NVEFS_SB_DEDUP : 0;
 	if (opts->uuid)
 		memcpy(params.uuid, opts->uuid, sizeof(params.uuid));

@@ -42,6 +42,7 @@ struct life {
 	uint64_t deadline_ns;
 	bool violated;
 	char why[1200];
+	bool verbose; /* list the operations */
 };
 
 static const char *const names[ORACLE_NAMES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -225,6 +226,7 @@ static int op_unlink(struct life *l)
 			other |= i != (uint32_t)k && l->o.names[i] == l->o.names[k];
 		if (!other)
 			nvefs_forget(l->w, l->o.files[l->o.names[k]].ino, 100);
+		oracle_named(&l->o, l->o.names[k]);
 		l->o.names[k] = -1;
 	}
 	oracle_end(&l->o, at(l));
@@ -245,6 +247,7 @@ static int op_rename(struct life *l)
 		tmp = l->o.names[to];
 		l->o.names[to] = l->o.names[from];
 		l->o.names[from] = swap ? tmp : -1;
+		oracle_named(&l->o, l->o.names[to]);
 	}
 	oracle_end(&l->o, at(l));
 	return err;
@@ -259,8 +262,10 @@ static int op_link(struct life *l)
 		return 0;
 	oracle_begin(&l->o, at(l), "link %s %s", names[from], names[to]);
 	err = nvefs_link(l->w, l->o.files[l->o.names[from]].ino, 1, names[to], 1, &a);
-	if (!err)
+	if (!err) {
 		l->o.names[to] = l->o.names[from];
+		oracle_named(&l->o, l->o.names[to]);
+	}
 	oracle_end(&l->o, at(l));
 	return err;
 }
@@ -273,7 +278,7 @@ static int op_fsync(struct life *l)
 	if (k < 0)
 		return 0;
 	op = oracle_begin(&l->o, at(l), "fsync %s", names[k]);
-	op->durable_names = true;
+	op->durable_names = (int)l->o.files[l->o.names[k]].last_op;
 	op->durable_file = l->o.names[k];
 	err = h_fsync(l->w, l->o.files[l->o.names[k]].ino);
 	oracle_end(&l->o, at(l));
@@ -285,7 +290,7 @@ static int op_sync(struct life *l)
 	struct oracle_op *op = oracle_begin(&l->o, at(l), "sync");
 	int err;
 
-	op->durable_names = true;
+	op->durable_names = (int)l->o.nops;
 	op->durable_file = -2;
 	err = h_sync(l->w);
 	oracle_end(&l->o, at(l));
@@ -366,6 +371,18 @@ static bool compare_file(struct life *l, struct nvefs_worker *w, uint32_t cut, i
 	return ok;
 }
 
+static bool fail_names(struct life *l, uint32_t cut, const int *seen)
+{
+	uint32_t i, n = 0, durable = oracle_durable(&l->o, cut, -1);
+	char text[400];
+
+	n += (uint32_t)snprintf(text, sizeof(text), "the names are of no moment:");
+	for (i = 0; i < ORACLE_NAMES; i++)
+		n += (uint32_t)snprintf(text + n, sizeof(text) - n, " %s=%d(%d)", names[i], seen[i],
+					l->o.ops[durable].names[i]);
+	return fail(l, text, (int)durable);
+}
+
 static bool compare_tree(struct life *l, struct nvefs_worker *w, uint32_t cut)
 {
 	int seen[ORACLE_NAMES];
@@ -382,7 +399,7 @@ static bool compare_tree(struct life *l, struct nvefs_worker *w, uint32_t cut)
 			return fail(l, "a file that never was", 0);
 	}
 	if (!oracle_names_ok(&l->o, cut, seen))
-		return fail(l, "the names are of no moment", (int)oracle_durable(&l->o, cut, -1));
+		return fail_names(l, cut, seen);
 	for (i = 0; i < ORACLE_NAMES; i++)
 		if (seen[i] >= 0 && !compare_file(l, w, cut, seen[i], names[i]))
 			return false;
@@ -494,7 +511,7 @@ static int each_state(struct nvefs_dev *dev, const struct nvefs_replay *r, uint3
 
 static struct nvefs_dev *make(struct life *l)
 {
-	struct nvefs_mkfs_opts mk = {.hash_seed = 7};
+	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512};
 	struct nvefs_dev *ram = open_ram(), *rec, *top;
 	struct nvefs_error e = {{0}};
 	int err = nvefs_mkfs(ram, &mk, &e);
@@ -527,6 +544,8 @@ static void work(struct life *l)
 		err = step(l);
 	if (err)
 		fail(l, l->o.ops[l->o.nops ? l->o.nops - 1 : 0].what, err);
+	for (i = 0; l->verbose && i < l->o.nops; i++)
+		fprintf(stderr, "%3u %5u-%5u %s\n", i, l->o.ops[i].begun, l->o.ops[i].ended, l->o.ops[i].what);
 	nvefs_worker_close(l->w);
 	nvefs_abandon(l->fs);
 }
@@ -595,7 +614,7 @@ static void quiet(enum nvefs_log_level level, const char *line)
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {{"seed", 1, 0, 's'},   {"lives", 1, 0, 'l'},  {"seconds", 1, 0, 't'},
-					     {"route", 1, 0, 'r'},  {"dedup", 1, 0, 'd'},  {"ops", 1, 0, 'o'},
+					     {"route", 1, 0, 'r'},  {"dedup", 1, 0, 'd'},  {"ops", 1, 0, 'o'}, {"verbose", 0, 0, 'v'},
 					     {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'}, {0}};
 	static struct life l;
 	uint64_t seed = rnd_seed(), states = 0, recut = 0, start = now_ns(), seconds = 20;
@@ -614,18 +633,20 @@ int main(int argc, char **argv)
 		case 'o': nops = (uint32_t)strtoul(optarg, NULL, 0); break;
 		case 'm': set_mutation(optarg); break;
 		case 'x': expect = true; break;
+		case 'v': l.verbose = true; break;
 		default: return 2;
 		}
 	}
 	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
 	for (; n < lives && ok && now_ns() - start < seconds * 1000000000u; n++) {
-		memset(&l, 0, sizeof(l));
+		memset(&l, 0, offsetof(struct life, verbose));
 		l.seed = seed + n;
 		l.rnd.s = l.seed * 0x9e3779b97f4a7c15u;
 		l.nops = nops < ORACLE_OPS - 1 ? nops : ORACLE_OPS - 1;
 		l.route = route;
 		l.opts.dedup = dedup ? NVEFS_ON : NVEFS_OFF;
 		l.opts.commit_interval_s = 1;
+		l.opts.dedup_bytes = 256 << 10;
 		l.deadline_ns = start + seconds * 1000000000u;
 		ok = run_life(&l);
 		states += l.states;

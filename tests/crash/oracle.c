@@ -15,7 +15,7 @@ void oracle_init(struct oracle *o)
 	for (i = 0; i < ORACLE_NAMES; i++)
 		o->names[i] = -1;
 	/* Operation 0: the empty file system, durable. */
-	oracle_begin(o, 0, "mkfs")->durable_names = true;
+	oracle_begin(o, 0, "mkfs")->durable_names = 0;
 	o->ops[0].durable_file = -2;
 	oracle_end(o, 0);
 }
@@ -41,6 +41,7 @@ struct oracle_op *oracle_begin(struct oracle *o, uint32_t position, const char *
 	op->begun = position;
 	op->ended = UINT32_MAX;
 	op->durable_file = -1;
+	op->durable_names = -1;
 	va_start(ap, fmt);
 	vsnprintf(op->what, sizeof(op->what), fmt, ap);
 	va_end(ap);
@@ -87,6 +88,7 @@ struct oracle_version *oracle_touch(struct oracle *o, int file)
 	if (f->nv)
 		memcpy(v->bytes, v[-1].bytes, ORACLE_MAX_BYTES);
 	f->nv++;
+	f->last_op = o->nops;
 	return v;
 }
 
@@ -108,7 +110,9 @@ uint32_t oracle_durable(const struct oracle *o, uint32_t cut, int file)
 
 		if (op->ended > cut)
 			break;
-		if (file < 0 ? op->durable_names : op->durable_file == file || op->durable_file == -2)
+		if (file < 0 && op->durable_names > (int)last)
+			last = (uint32_t)op->durable_names;
+		if (file >= 0 && (op->durable_file == file || op->durable_file == -2))
 			last = i;
 	}
 	return last;
@@ -122,6 +126,12 @@ bool oracle_names_ok(const struct oracle *o, uint32_t cut, const int *names)
 		if (!memcmp(o->ops[i].names, names, sizeof(o->ops[i].names)))
 			return true;
 	return false;
+}
+
+void oracle_named(struct oracle *o, int file)
+{
+	if (file >= 0)
+		o->files[file].last_op = o->nops;
 }
 
 int oracle_find(const struct oracle *o, uint64_t ino)

@@ -30,11 +30,12 @@ struct oracle_file {
 	uint64_t ino;
 	struct oracle_version *v;
 	uint32_t nv;
+	uint32_t last_op; /* that changed it or a name of it: an fsync makes all up to there durable */
 };
 
 struct oracle_op {
 	uint32_t begun, ended; /* positions in the record */
-	bool durable_names;    /* an fsync or sync */
+	int durable_names;     /* operations up to this one are durable for names by it; -1: none */
 	int durable_file;      /* file made durable by it; -1 none, -2 all */
 	int names[ORACLE_NAMES]; /* after the op: file, or -1 */
 	char what[96];
@@ -67,6 +68,8 @@ bool oracle_names_ok(const struct oracle *o, uint32_t cut, const int *names);
 /* Size and bytes of a file. False: *why says which byte or size. */
 bool oracle_file_ok(const struct oracle *o, uint32_t cut, int file, uint64_t size, const uint8_t *bytes,
 		    char *why, size_t len);
+/* The present operation changes a name of this file. */
+void oracle_named(struct oracle *o, int file);
 int oracle_find(const struct oracle *o, uint64_t ino);
 
 #endif
