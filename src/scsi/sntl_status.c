@@ -92,11 +92,12 @@ static struct sense_entry by_type(uint16_t nvme_status)
 uint8_t nvefs_sntl_status(uint16_t nvme_status, struct nvefs_sense *ret_sense)
 {
 	uint16_t status = nvme_status & NVEFS_NVME_STATUS_MASK;
-	struct sense_entry e = by_type(status);
+	struct sense_entry e;
 
 	*ret_sense = (struct nvefs_sense){0};
 	if (status == NVEFS_NVME_SC_SUCCESS)
 		return NVEFS_SCSI_GOOD;
+	e = by_type(status);
 	for (size_t i = 0; i < ARRAY_LEN(table); i++)
 		if (table[i].nvme == status)
 			e = table[i];
