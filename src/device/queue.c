@@ -357,8 +357,6 @@ static bool wake_take(struct nvefs_queue *q)
 
 static bool may_sleep(struct nvefs_queue *q)
 {
-	if (q->late.head)
-		return false;
 	/* A full ring may have got room meanwhile; that a command waits is no reason to spin. */
 	send_backlog(q);
 	return !q->late.head && q->dev->ops->prepare_wait(q);

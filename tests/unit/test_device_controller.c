@@ -363,6 +363,32 @@ START_TEST(test_power_cut)
 }
 END_TEST
 
+/* With the cache switched off by its feature, what completed is there. */
+START_TEST(test_cache_off)
+{
+	for (uint64_t seed = 1; seed <= 8; seed++) {
+		struct nvefs_dev *dev = device_open("ram:1M,vwc=on");
+		struct nvefs_queue *q = device_queue(dev);
+		uint8_t *buf = nvefs_buf_new(4096), *want = nvefs_buf_new(4096);
+		struct nvefs_nvme_sqe sqe;
+		uint64_t lost = 7;
+		uint32_t result;
+
+		nvefs_nvme_sqe_set_features(&sqe, 0, NVEFS_NVME_FEATURE_WRITE_CACHE, false, 0);
+		ck_assert_uint_eq(admin(dev, &sqe, NULL, 0, &result), 0);
+		device_fill(buf, 4096, 1);
+		ck_assert_int_eq(nvefs_queue_write(q, 0, 1, buf, 0), 0);
+		ck_assert_int_eq(nvefs_embedded_power_cut(dev, seed, &lost), 0);
+		ck_assert_uint_eq(lost, 0);
+		ck_assert_int_eq(block_seed(q, 0, buf, want), 1);
+		nvefs_queue_done(q);
+		nvefs_dev_close(dev);
+		nvefs_buf_free(buf);
+		nvefs_buf_free(want);
+	}
+}
+END_TEST
+
 START_TEST(test_no_power_cut)
 {
 	struct nvefs_dev *dev = device_open(device_target(1, "1M", NULL));
@@ -391,6 +417,7 @@ Suite *device_controller_suite(void)
 	tcase_add_test(t, test_features);
 	tcase_add_loop_test(t, test_logs, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_power_cut, 0, 2);
+	tcase_add_test(t, test_cache_off);
 	tcase_add_test(t, test_no_power_cut);
 	suite_add_tcase(s, t);
 	return s;

@@ -175,7 +175,7 @@ END_TEST
 /* Pieces of any size and number: what cannot be one command is several. */
 START_TEST(test_many_pieces)
 {
-	enum { PIECE = 1000, BLKS = 125, NPIECES = BLKS * 4096 / PIECE };
+	enum { PIECE = 250, BLKS = 125, NPIECES = BLKS * 4096 / PIECE };
 	struct nvefs_dev *dev = device_open("ram:4M");
 	struct nvefs_queue *q = device_queue(dev);
 	uint8_t *buf = malloc(BLKS * 4096), *back = malloc(BLKS * 4096);
@@ -188,7 +188,7 @@ START_TEST(test_many_pieces)
 	io.niov = NPIECES;
 	ck_assert_int_eq(nvefs_queue_run(q, &io), 0);
 	ck_assert_int_eq(nvefs_queue_read(q, 1, BLKS, back), 0);
-	device_expect(back, BLKS * 4096, 9, "1000-byte pieces");
+	device_expect(back, BLKS * 4096, 9, "250-byte pieces");
 
 	/* 4096 pieces of one byte are one block and more than a command's scatter list. */
 	for (int i = 0; i < 8192; i++)
@@ -256,6 +256,71 @@ START_TEST(test_callback_submits)
 }
 END_TEST
 
+struct turn {
+	struct nvefs_io io;
+	struct nvefs_queue *q;
+	struct turn *then;
+	int *next, place;
+};
+
+static void turn_done(struct nvefs_io *io)
+{
+	struct turn *t = io->arg;
+
+	t->place = (*t->next)++;
+	if (t->then)
+		nvefs_queue_submit(t->q, &t->then->io);
+}
+
+/* What waits for room goes before what is submitted later, also from a callback. */
+START_TEST(test_order)
+{
+	struct nvefs_dev *dev = device_open(device_target(_i, "8M", "depth=1"));
+	struct nvefs_queue *q = device_queue(dev);
+	uint8_t *buf = nvefs_buf_new(4096);
+	struct turn turns[4];
+	int next = 0;
+
+	for (int i = 0; i < 4; i++) {
+		turns[i] = (struct turn){.q = q, .next = &next};
+		turns[i].io = (struct nvefs_io){.op = NVEFS_IO_READ, .nblks = 1, .niov = 1};
+		turns[i].io.one = (struct iovec){buf, 4096};
+		turns[i].io.iov = &turns[i].io.one;
+		turns[i].io.done = turn_done;
+		turns[i].io.arg = &turns[i];
+	}
+	turns[0].then = &turns[3];
+	for (int i = 0; i < 3; i++)
+		nvefs_queue_submit(q, &turns[i].io);
+	while (nvefs_queue_inflight(q)) {
+		nvefs_queue_wait(q, UINT64_MAX);
+		nvefs_queue_poll(q, 0);
+	}
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_eq(turns[i].place, i);
+	nvefs_queue_done(q);
+	nvefs_dev_close(dev);
+	nvefs_buf_free(buf);
+}
+END_TEST
+
+/* Somebody cuts the file: what is gone cannot be read, and that is said. */
+START_TEST(test_file_cut)
+{
+	struct nvefs_dev *dev = device_open(device_target(1, "8M", NULL));
+	struct nvefs_queue *q = device_queue(dev);
+	uint8_t *buf = nvefs_buf_new(2 * 4096);
+
+	ck_assert_int_eq(truncate(device_path("disk.img"), 1000 * 4096), 0);
+	ck_assert_int_eq(nvefs_queue_read(q, 998, 2, buf), 0);
+	ck_assert_int_eq(nvefs_queue_read(q, 999, 2, buf), -EIO);
+	ck_assert_int_eq(nvefs_queue_read(q, 2000, 1, buf), -EIO);
+	nvefs_queue_done(q);
+	nvefs_dev_close(dev);
+	nvefs_buf_free(buf);
+}
+END_TEST
+
 static void *waker(void *arg)
 {
 	struct timespec ts = {0, 20000000};
@@ -267,7 +332,9 @@ static void *waker(void *arg)
 
 START_TEST(test_wake)
 {
-	struct nvefs_dev *dev = device_open(device_target(_i, "8M", NULL));
+	struct nvefs_dev *dev = device_open(device_target(_i, "8M", "latency=5ms"));
+	int ncalls = 0;
+	struct counted bad = {.ncalls = &ncalls};
 	struct nvefs_queue *q = device_queue(dev);
 	uint8_t *buf = nvefs_buf_new(4096);
 	uint64_t start;
@@ -279,7 +346,14 @@ START_TEST(test_wake)
 	nvefs_queue_wait(q, UINT64_MAX);
 	ck_assert(nvefs_queue_prepare_wait(q));
 
-	/* A wake is not eaten by poll or by a synchronous call. */
+	/* An io that failed before it was sent is something to poll for. */
+	bad.io = (struct nvefs_io){.op = NVEFS_IO_READ, .done = counted_done, .arg = &bad};
+	nvefs_queue_submit(q, &bad.io);
+	ck_assert(!nvefs_queue_prepare_wait(q));
+	ck_assert_uint_eq(nvefs_queue_poll(q, 0), 1);
+	ck_assert_int_eq(bad.io.err, -EINVAL);
+
+	/* A wake is not eaten by poll or by a synchronous call, which sleeps here. */
 	nvefs_queue_wake(q);
 	ck_assert_int_eq(nvefs_queue_read(q, 0, 1, buf), 0);
 	nvefs_queue_poll(q, 0);
@@ -497,6 +571,8 @@ Suite *device_seam_suite(void)
 	tcase_add_test(t, test_many_pieces);
 	tcase_add_loop_test(t, test_callback_submits, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_wake, 0, DEVICE_NTARGETS);
+	tcase_add_loop_test(t, test_order, 0, DEVICE_NTARGETS);
+	tcase_add_test(t, test_file_cut);
 	tcase_add_loop_test(t, test_latency, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_queue_number, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_threads, 0, 2 * DEVICE_NTARGETS);

@@ -364,6 +364,32 @@ START_TEST(test_replay_promises)
 }
 END_TEST
 
+/* A durable write hides an older one of the same place that turns durable, or may, after it. */
+START_TEST(test_replay_hides)
+{
+	struct nvefs_record *log = NULL;
+	struct nvefs_dev *dev = record_dev("ram:1M,vwc=on", &log);
+	struct nvefs_queue *q = device_queue(dev);
+	struct nvefs_replay *r = NULL;
+	uint32_t before;
+
+	put(q, 1, 1, 0);
+	put(q, 1, 2, NVEFS_IO_FUA);
+	before = nvefs_record_position(log);
+	ck_assert_int_eq(nvefs_queue_flush(q), 0);
+	nvefs_queue_done(q);
+	nvefs_dev_close(dev);
+	ck_assert_int_eq(nvefs_replay_new(log, NULL, &r), 0);
+	ck_assert_int_eq(nvefs_replay_seek(r, before), 0);
+	ck_assert_uint_eq(nvefs_replay_nuncertain(r), 1);
+	ck_assert_uint_eq(possible(r, 1, 2), 1u << 2);
+	ck_assert_int_eq(nvefs_replay_seek(r, nvefs_replay_end(r)), 0);
+	ck_assert_uint_eq(possible(r, 1, 2), 1u << 2);
+	nvefs_replay_free(r);
+	nvefs_record_free(log);
+}
+END_TEST
+
 /* A write that completed only after the Flush was submitted is not covered; without a cache all
  * that completed is durable. */
 START_TEST(test_replay_order)
@@ -601,6 +627,7 @@ Suite *device_wrap_suite(void)
 	tcase_add_test(t, test_delay_mixes);
 	tcase_add_loop_test(t, test_fault_option, 0, DEVICE_NTARGETS);
 	tcase_add_test(t, test_replay_promises);
+	tcase_add_test(t, test_replay_hides);
 	tcase_add_loop_test(t, test_replay_order, 0, 2);
 	tcase_add_test(t, test_replay_each);
 	tcase_add_test(t, test_replay_sample);
