@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Unpack a golden image and let golden_image check it.
+
+image.py PROGRAM IMAGE.xz        check; reading must leave every byte as it is
+image.py --make PROGRAM IMAGE.xz make it (once per disk version)
+"""
+import hashlib
+import lzma
+import os
+import subprocess
+import sys
+import tempfile
+
+CHUNK = 1 << 20
+
+
+def unpack(packed, path):
+    with lzma.open(packed) as src, open(path, "wb") as dst:
+        while chunk := src.read(CHUNK):
+            if chunk.strip(b"\0"):
+                dst.write(chunk)
+            else:
+                dst.seek(len(chunk), os.SEEK_CUR)
+        dst.truncate()
+
+
+def digest(path):
+    sha = hashlib.sha256()
+    with open(path, "rb") as f:
+        while chunk := f.read(CHUNK):
+            sha.update(chunk)
+    return sha.hexdigest()
+
+
+def check(program, packed, path):
+    unpack(packed, path)
+    before = digest(path)
+    subprocess.run([program, "ro", path], check=True)
+    if digest(path) != before:
+        raise SystemExit(f"{packed}: mounting it read-only has changed it")
+    subprocess.run([program, "rw", path], check=True)
+
+
+def make(program, packed, path):
+    subprocess.run([program, "make", path], check=True)
+    with open(path, "rb") as f, lzma.open(packed, "wb", preset=9 | lzma.PRESET_EXTREME) as out:
+        while chunk := f.read(CHUNK):
+            out.write(chunk)
+    check(program, packed, path)
+
+
+def main():
+    args = [a for a in sys.argv[1:] if a != "--make"]
+    with tempfile.TemporaryDirectory() as tmp:
+        (make if "--make" in sys.argv else check)(args[0], args[1], os.path.join(tmp, "golden.img"))
+
+
+main()
