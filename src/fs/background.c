@@ -8,11 +8,14 @@
 #include "fs/names.h"
 
 #define FILL_PAUSE_NS 2000000ull
+#define BACKLOG_MAX 4096u	  /* orphans waiting, above which unlinking is slowed down */
+#define BACKLOG_PAUSE_NS 5000000ull /* for each name then */
 
 void nvefs_bg_push(struct nvefs_fs *fs, struct nvefs_inode *in)
 {
 	nvefs_mutex_lock(&fs->bg_lock);
 	nvefs_list_push(&fs->bg_orphans, &in->bg_link);
+	fs->bg_norphans++;
 	nvefs_cond_broadcast(&fs->bg_cond);
 	nvefs_mutex_unlock(&fs->bg_lock);
 }
@@ -23,6 +26,7 @@ static struct nvefs_inode *pop_orphan(struct nvefs_fs *fs, bool scanning)
 
 	nvefs_mutex_lock(&fs->bg_lock);
 	l = fs->bg_stop ? NULL : nvefs_list_pop(&fs->bg_orphans);
+	fs->bg_norphans -= l != NULL;
 	fs->bg_busy = l || scanning;
 	if (!fs->bg_busy)
 		nvefs_cond_broadcast(&fs->bg_cond);
@@ -160,6 +164,20 @@ bool nvefs_bg_drain(struct nvefs_fs *fs, uint64_t deadline_ns)
 		in_time = nvefs_cond_wait_until(&fs->bg_cond, &fs->bg_lock, deadline_ns);
 	nvefs_mutex_unlock(&fs->bg_lock);
 	return in_time;
+}
+
+void nvefs_bg_throttle(struct nvefs_fs *fs)
+{
+	uint64_t deadline;
+
+	nvefs_mutex_lock(&fs->bg_lock);
+	if (fs->bg_norphans > BACKLOG_MAX) {
+		deadline = nvefs_now_ns() + BACKLOG_PAUSE_NS;
+		while (fs->bg_norphans > BACKLOG_MAX &&
+		       nvefs_cond_wait_until(&fs->bg_cond, &fs->bg_lock, deadline))
+			continue;
+	}
+	nvefs_mutex_unlock(&fs->bg_lock);
 }
 
 void nvefs_orphan_drain(struct nvefs_fs *fs, struct nvefs_queue *q)

@@ -102,6 +102,7 @@ struct nvefs_fs {
 	int bg_err; /* of starting */
 	bool bg_fill; /* the dedup index is to be filled from the tree */
 	struct nvefs_list bg_orphans; /* nvefs_inode.bg_link, by bg_lock; innermost */
+	uint32_t bg_norphans;
 
 	uint64_t fixed_blks; /* superblocks, journal, bitmaps: never allocated */
 	_Atomic uint64_t logical_blks_mem; /* mapped blocks not folded yet, signed sum */

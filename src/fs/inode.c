@@ -16,6 +16,7 @@
  */
 #include <stdlib.h>
 
+#include "fs/fill.h"
 #include "fs/names.h"
 
 static struct nvefs_inode_shard *inode_shard(struct nvefs_fs *fs, uint64_t ino)
@@ -182,6 +183,9 @@ int nvefs_inode_get_locked(struct nvefs_fs *fs, uint64_t ino, struct nvefs_miss 
 	in = inode_alloc(fs, ino, &rec);
 	if (!in)
 		return -ENOMEM;
+	/* Whatever the mount says, this one wants an index. Without memory for it there are no savings. */
+	if ((rec.flags & NVEFS_INODE_DEDUP_ON) && !fs->index && !fs->read_only)
+		nvefs_dedup_ensure(fs);
 	return inode_enter(in, ret_in);
 }
 

@@ -222,7 +222,7 @@ void nvefs_orphan_reap(struct nvefs_fs *fs, struct nvefs_queue *q, struct nvefs_
 		return;
 	}
 	/* The item stays, so the next mount tries again; this reference keeps the inode out of sight. */
-	if (!nvefs_store_error(fs->st))
+	if (err != -EINTR && !nvefs_store_error(fs->st))
 		nvefs_log(NVEFS_LOG_ERR, "%s: inode %llu, which has no name, cannot be removed: %s",
 			  nvefs_dev_identity(fs->dev)->target, (unsigned long long)in->ino,
 			  strerror(-err));

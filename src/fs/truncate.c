@@ -213,8 +213,12 @@ static int cut_range(struct nvefs_inode *in, struct nvefs_queue *q, uint64_t lo,
 	c->next = lo / NVEFS_WINDOW_BLKS;
 	c->done = false;
 	cut_unfolded(in, c);
-	while (!err && !c->done)
+	while (!err && !c->done) {
 		err = cut_step(in, q, c);
+		/* The rest of an inode without a name can wait for the next mount, unmounting cannot. */
+		if (!err && !c->done && in->dying && __atomic_load_n(&in->fs->bg_stop, __ATOMIC_RELAXED))
+			err = -EINTR;
+	}
 	nvefs_buf_free(c);
 	return err;
 }

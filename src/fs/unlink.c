@@ -89,6 +89,7 @@ static int unlink_run(struct nvefs_worker *w, uint64_t dir, const char *name, si
 
 	if (err)
 		return err;
+	nvefs_bg_throttle(nvefs_worker_fs(w));
 	return nvefs_nop_run(nvefs_worker_fs(w), nvefs_worker_queue(w), 4, NVEFS_TXN_FREEING, unlink_txn, &a);
 }
 

@@ -8,6 +8,7 @@
 
 #include "fs/names.h"
 #include "fs_fixture.h"
+#include "../support/harness.h"
 
 static struct nvefs_dev *open_image(struct fixture *x, uint32_t mib)
 {
@@ -61,9 +62,16 @@ void fixture_mount(struct fixture *x)
 
 void fixture_unmount(struct fixture *x)
 {
+	struct nvefs_dev *dev;
+
 	nvefs_worker_close(x->w);
 	ck_assert_int_eq(nvefs_unmount(x->fs), 0);
 	x->fs = NULL;
+	if (x->damaged)
+		return;
+	dev = open_image(x, 0);
+	harness_check_dev(dev, "after unmounting");
+	nvefs_dev_close(dev);
 }
 
 void fixture_remount(struct fixture *x)

@@ -12,12 +12,13 @@ struct fixture {
 	struct nvefs_mount_opts opts;
 	struct nvefs_fs *fs;
 	struct nvefs_worker *w;
+	bool damaged; /* on purpose: not to be checked */
 };
 
 /* A new image of `mib` MiB with an empty file system, mounted with these options (NULL: defaults). */
 void fixture_make(struct fixture *x, uint32_t mib, const struct nvefs_mount_opts *opts);
 void fixture_mount(struct fixture *x);
-void fixture_unmount(struct fixture *x);
+void fixture_unmount(struct fixture *x); /* and check it all */
 void fixture_remount(struct fixture *x);
 /* As if the power had failed; mounts again. */
 void fixture_crash(struct fixture *x);

@@ -234,6 +234,7 @@ START_TEST(test_scrub)
 	ck_assert_int_eq(nvefs_scrub(x.w, on_scrub, &s), 0);
 	ck_assert_uint_eq(s.n, 0);
 	ck_assert_uint_eq(s.done, 610);
+	x.damaged = true;
 	damage(1, 0);
 	damage(1, 299);
 	damage(2, 77);
