@@ -90,6 +90,48 @@ START_TEST(a_damaged_durable_group_is_detected)
 }
 END_TEST
 
+/* Were groups taken unverified, the same damage would go unnoticed. */
+START_TEST(the_group_checksum_is_what_detects_it)
+{
+	struct fixture f;
+	uint64_t log = crash_with_three(&f);
+
+	device_damage(&f, log + 2 * GROUP + 5, 3000);
+	nvefs_store_mutation = NVEFS_MUTATE_NO_GROUP_CHECK;
+	fixture_open(&f, NULL);
+	ck_assert_uint_eq(f.st->stats.recovered_txns, 3);
+	nvefs_store_mutation = NVEFS_MUTATE_NONE;
+	fixture_done(&f);
+}
+END_TEST
+
+/*
+ * A group whose commit block could not be read at one recovery is abandoned.
+ * It stays so when the block comes back, though number and place would fit: the
+ * epoch is another. (_i: with the old epoch kept, it would be taken.)
+ */
+START_TEST(an_abandoned_group_stays_abandoned)
+{
+	struct fixture f;
+	uint64_t log = crash_with_three(&f);
+	uint8_t *commit = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+
+	device_read(&f, log + 3 * GROUP - 1, commit);
+	device_damage(&f, log + 3 * GROUP - 1, 100);
+	if (_i)
+		nvefs_store_mutation = NVEFS_MUTATE_NO_EPOCH;
+	fixture_open(&f, &by_hand);
+	ck_assert_uint_eq(cell_get(&f, f.q, 4), 2);
+	fixture_crash(&f);
+	device_write(&f, log + 3 * GROUP - 1, commit);
+	nvefs_buf_free(commit);
+	fixture_open(&f, &by_hand);
+	ck_assert_uint_eq(cell_get(&f, f.q, 4), _i ? 3 : 2);
+	nvefs_store_mutation = NVEFS_MUTATE_NONE;
+	fixture_done(&f);
+}
+END_TEST
+
 /* An old log under a new header: groups of another epoch never match. */
 START_TEST(stale_groups_do_not_match)
 {
@@ -264,6 +306,8 @@ Suite *store_damage_suite(void)
 	tcase_add_test(tc, replay_in_memory_writes_nothing);
 	tcase_add_loop_test(tc, an_unfinished_group_is_nothing, 0, 3);
 	tcase_add_loop_test(tc, a_damaged_durable_group_is_detected, 0, 10);
+	tcase_add_test(tc, the_group_checksum_is_what_detects_it);
+	tcase_add_loop_test(tc, an_abandoned_group_stays_abandoned, 0, 2);
 	tcase_add_test(tc, stale_groups_do_not_match);
 	tcase_add_test(tc, one_header_slot_is_enough);
 	tcase_add_test(tc, a_stale_root_block_is_detected);
