@@ -392,13 +392,18 @@ static int replay(struct recovery *r)
 	set_position(r, r->txn - 1);
 	r->st->stats.recovered_txns = r->ngroups;
 	r->st->stats.recovered_blks = r->nhomes;
+	/* With nothing to replay the root block must be good as it is; nothing is written if it is not. */
+	if (!r->ngroups)
+		err = read_root(r, r->head.root_txn, r->txn - 1);
+	if (err)
+		return err;
 	if (o->read_only && o->replay_in_memory)
 		err = keep_in_memory(r);
 	else if (!o->read_only || r->ngroups)
 		err = write_back(r);
-	if (err)
+	if (err || !r->ngroups)
 		return err;
-	return read_root(r, r->ngroups ? r->txn - 1 : r->head.root_txn, r->txn - 1);
+	return read_root(r, r->txn - 1, r->txn - 1);
 }
 
 int nvefs_journal_recover(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_error *err)
