@@ -69,22 +69,25 @@ void nvefs_discard_wait(struct nvefs_discard *d)
 	d->nios = 0;
 }
 
-/* Group lock held: take the free runs of [from, end), as far as `budget` goes; how many blocks. */
-static uint32_t hold_runs(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint32_t from,
+/* Group lock held: take the free runs of [*at, end), as far as `budget` goes; how many blocks. */
+static uint32_t hold_runs(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint32_t *at,
 			  uint32_t end, uint64_t min_blks, uint32_t budget)
 {
-	uint32_t held = 0;
+	uint32_t from = *at, held = 0;
 
 	while ((from = nvefs_bits_next_zero(m->busy, from, end)) < end && held < budget) {
 		uint32_t stop = nvefs_bits_next_set(m->busy, from, end);
 		uint32_t n = stop - from < budget - held ? stop - from : budget - held;
 
-		if (n >= min_blks) {
+		if (stop - from >= min_blks) {
 			nvefs_bits_set_run(m->trimming, from, n);
 			held += n;
+			from += n;
+		} else {
+			from = stop;
 		}
-		from = stop;
 	}
+	*at = from;
 	for (uint32_t i = 0; i < NVEFS_GROUP_CHUNKS; i++)
 		m->busy[i] |= m->trimming[i];
 	a->groups[m->group].avail -= held;
@@ -112,14 +115,15 @@ static void discard_held(const struct nvefs_group_mem *m, struct nvefs_store *st
 	nvefs_discard_wait(&d);
 }
 
-static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g, uint32_t from,
+/* From *at on, as much as may be held at once; *at is where to go on, or the end. */
+static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g, uint32_t *at,
 		      uint32_t end, uint64_t min_blks, uint64_t *blks)
 {
 	struct nvefs_alloc *a = st->alloc;
 	struct nvefs_mutex *lock = nvefs_group_lock(a, g);
 	uint64_t *map = calloc(NVEFS_GROUP_CHUNKS, sizeof(*map));
 	struct nvefs_group_mem *m;
-	uint32_t budget, held = 0;
+	uint32_t budget, held = 0, next = end;
 	bool mine = false;
 	int err = 0;
 
@@ -138,7 +142,8 @@ static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g,
 		mine = m && !m->trimming; /* somebody else's trim is as good */
 		if (mine) {
 			m->trimming = map;
-			held = hold_runs(a, m, from, end, min_blks, budget);
+			next = *at;
+			held = hold_runs(a, m, &next, end, min_blks, budget);
 		}
 		nvefs_mutex_unlock(lock);
 	} while (!m);
@@ -158,6 +163,7 @@ static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g,
 		}
 	}
 	free(map);
+	*at = held ? next : end;
 	return err;
 }
 
@@ -177,8 +183,8 @@ int nvefs_alloc_trim(struct nvefs_store *st, struct nvefs_queue *q, uint64_t sta
 		uint64_t next = nvefs_layout_group_start(g) + NVEFS_GROUP_BLKS;
 		uint32_t stop = next < end ? NVEFS_GROUP_BLKS : from + (uint32_t)(end - start);
 
-		if (nvefs_hint_test(st->alloc->avail_map, g))
-			err = trim_group(st, q, g, from, stop, min_blks ? min_blks : 1, &blks);
+		while (from < stop && !err && nvefs_hint_test(st->alloc->avail_map, g))
+			err = trim_group(st, q, g, &from, stop, min_blks ? min_blks : 1, &blks);
 		start = next;
 	}
 	if (!err)
