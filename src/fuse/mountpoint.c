@@ -5,31 +5,62 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
 
-#include "fuse/mountinfo.h"
+#include "fuse/state.h"
 
-int nvefs_mountpoint_prepare(const char *path, char *ret, size_t size, struct nvefs_error *err)
+/*
+ * Is it one of ours without a daemon? stat(2) may be answered from the kernel's
+ * memory for a day, so the run file is asked; without one statfs(2), which
+ * always goes to the daemon.
+ */
+static bool is_dead(const char *path, const struct nvefs_mountinfo *mi)
+{
+	struct statfs fs;
+	int fd = nvefs_state_open(mi);
+	bool locked;
+
+	if (fd < 0)
+		return statfs(path, &fs) && errno == ENOTCONN;
+	locked = nvefs_state_locked(fd);
+	close(fd);
+	return !locked;
+}
+
+static int clear_dead(const char *path, const char *full, struct nvefs_error *err)
 {
 	struct nvefs_mountinfo mi;
-	struct stat st;
-	int e = nvefs_mountpoint_path(path, ret, size);
+	int e;
 
 	/* Bounded: each round takes one dead mount away. */
-	for (int round = 0; !e && stat(ret, &st) && round < 16; round++) {
-		e = -errno;
-		if (e != -ENOTCONN)
-			break;
-		if (nvefs_mountinfo_find(ret, &mi) || strcmp(mi.fstype, NVEFS_FSTYPE) != 0)
-			return nvefs_error_set(err, e,
-					       "%s: a mount whose server has died is in the way: unmount it first",
-					       path);
-		e = nvefs_mountpoint_detach(ret, MNT_DETACH);
+	for (int round = 0; round < 16; round++) {
+		if (nvefs_mountinfo_find(full, &mi) || strcmp(mi.fstype, NVEFS_FSTYPE) != 0 || !is_dead(full, &mi))
+			return 0;
+		e = nvefs_mountpoint_detach(full, MNT_DETACH);
 		if (e)
 			return nvefs_error_set(err, e, "%s: cannot clear the dead mount that is here: %s", path,
 					       strerror(-e));
 	}
+	return 0;
+}
+
+int nvefs_mountpoint_prepare(const char *path, char *ret, size_t size, struct nvefs_error *err)
+{
+	struct stat st;
+	int e = nvefs_mountpoint_path(path, ret, size);
+
+	if (!e) {
+		e = clear_dead(path, ret, err);
+		if (e)
+			return e;
+		e = stat(ret, &st) ? -errno : 0;
+	}
 	if (e == -ENOENT)
 		return nvefs_error_set(err, e, "%s: the mount point does not exist: make the directory", path);
+	if (e == -ENOTCONN)
+		return nvefs_error_set(err, e,
+				       "%s: the mount point has a mount whose server has died: unmount it first", path);
 	if (e)
 		return nvefs_error_set(err, e, "%s: the mount point cannot be used: %s", path, strerror(-e));
 	if (!S_ISDIR(st.st_mode))

@@ -59,7 +59,7 @@ void nvefs_state_end(int fd, const struct nvefs_mountinfo *mi, int result)
 	if (write(fd, text, (size_t)len) == len && state_path(mi, geteuid(), false, path, sizeof(path)) == 0 &&
 	    nvefs_state_current(fd, mi))
 		unlink(path);
-	close(fd);
+	/* Not closed: the lock ends with the process. */
 }
 
 int nvefs_state_open(const struct nvefs_mountinfo *mi)

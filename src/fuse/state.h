@@ -12,7 +12,7 @@
 
 /* Make the file and lock it. Returns a descriptor or -errno. */
 int nvefs_state_make(const struct nvefs_mountinfo *mi);
-/* Write the outcome, remove the file, unlock. fd -1 is fine. */
+/* Write the outcome and remove the name; the end of the process unlocks it. fd -1 is fine. */
 void nvefs_state_end(int fd, const struct nvefs_mountinfo *mi, int result);
 
 /* For the waiting side: open the file. Returns a descriptor or -errno. */
