@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Mounting and unmounting: what shows, what waits, what is refused, what is cleared."""
+import os
+import signal
+import subprocess
+import time
+
+from harness import NVEFS, Case, main, mounts, run
+
+
+class Mount(Case):
+    def helper(self, *args, check=True):
+        """The daemon under the name that mount(8) calls."""
+        link = os.path.join(self.dir, "mount.nvefs")
+        if not os.path.islink(link):
+            os.symlink(os.path.abspath(NVEFS), link)
+        return run(link, *args, check=check)
+
+    def kill(self):
+        pid = self.pid()
+        os.kill(pid, signal.SIGKILL)
+        self.wait_until("the daemon's death", lambda: not os.path.exists(f"/proc/{pid}"))
+
+    def test_findmnt_shows_target_and_type(self):
+        self.mkfs()
+        self.mount()
+        mine = [m for m in mounts() if m[0] == self.mnt]
+        self.assertEqual([(m[1], m[2]) for m in mine], [("fuse.nvefs", self.img)])
+        self.assertNotIn("nosuid", mine[0][3])
+        self.assertNotIn("nodev", mine[0][3])
+
+    def test_relative_target_and_mount_point(self):
+        self.mkfs()
+        run(os.path.abspath(NVEFS), "disk.img", "mnt", cwd=self.dir)
+        self.assertIn((self.mnt, "fuse.nvefs", self.img), [m[:3] for m in mounts()])
+
+    def test_target_with_commas_and_options(self):
+        name = os.path.join(self.dir, "a,b,iu=64k.img")
+        open(name, "wb").close()
+        self.mkfs(path=name)
+        self.mount(target=name)
+        self.assertIn((self.mnt, name), [(m[0], m[2]) for m in mounts()])
+        self.umount()
+        self.mkfs()
+        self.mount(target=self.img + ",queues=8")
+        self.assertTrue(self.is_mounted())
+
+    def test_ram(self):
+        self.mount(target="ram:256M")
+        self.put("f", b"x" * 10000)
+        self.assertEqual(self.get("f"), b"x" * 10000)
+
+    def test_umount_waits_for_the_daemon(self):
+        self.mkfs()
+        for _ in range(3):
+            self.mount()
+            pid = self.pid()
+            self.put("f", os.urandom(8 << 20))
+            self.umount()
+            # Its last descriptor is closed; what is left of it is the kernel's.
+            self.wait_until("the daemon's end", lambda: not self.serving(pid), 1)
+            self.mount()
+            self.umount()
+        self.fsck()
+
+    def test_umount_of_a_busy_mount(self):
+        self.mkfs()
+        self.mount()
+        with open(self.path("f"), "w", encoding="ascii"):
+            r = self.umount(check=False)
+            self.assertEqual(r.returncode, 32)
+            self.assertIn("in use", r.stderr)
+        self.umount()
+
+    def test_second_mount_is_refused(self):
+        self.mkfs()
+        self.mount()
+        other = os.path.join(self.dir, "other")
+        alias = os.path.join(self.dir, "alias.img")
+        link = os.path.join(self.dir, "link.img")
+        os.mkdir(other)
+        os.link(self.img, alias)
+        os.symlink(self.img, link)
+        for target in (self.img, alias, link, "file:" + self.img):
+            r = self.mount(target=target, mnt=other, check=False)
+            self.assertEqual(r.returncode, 32, target)
+            self.assertIn("in use", r.stderr)
+            self.assertEqual(len(r.stderr.splitlines()), 1, r.stderr)
+            self.assertFalse(self.is_mounted(other))
+        self.put("f", b"still there")
+        self.assertEqual(self.get("f"), b"still there")
+
+    def test_killed_daemon(self):
+        self.mkfs()
+        self.mount()
+        self.put("f", b"durable")
+        fd = os.open(self.path("f"), os.O_RDONLY)
+        os.fsync(fd)
+        os.close(fd)
+        self.kill()
+        self.assertRaises(OSError, os.listdir, self.mnt)
+        self.mount()
+        self.assertEqual([m[0] for m in mounts()].count(self.mnt), 1)
+        self.assertEqual(self.get("f"), b"durable")
+        self.kill()
+        self.umount()
+        self.fsck()
+
+    def test_signals_end_it(self):
+        self.mkfs()
+        for sig in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            self.mount()
+            pid = self.pid()
+            self.put("f", bytes([sig]) * 100000)
+            os.kill(pid, sig)
+            self.wait_until(f"end by {sig.name}", lambda: not self.is_mounted() and not self.serving(pid))
+            self.mount()
+            self.assertEqual(self.get("f"), bytes([sig]) * 100000)
+            self.umount()
+        self.fsck()
+
+    @staticmethod
+    def serving(pid):
+        try:
+            with open(f"/proc/{pid}/stat", encoding="ascii") as f:
+                return f.read().rsplit(")", 1)[1].split()[0] != "Z"
+        except OSError:
+            return False
+
+    def test_signal_with_open_unlinked_files(self):
+        self.mkfs()
+        self.mount()
+        pid = self.pid()
+        fds = []
+        for i in range(64):
+            fds.append(os.open(self.path(f"f{i}"), os.O_RDWR | os.O_CREAT))
+            os.write(fds[-1], b"y" * 5000)
+            os.unlink(self.path(f"f{i}"))
+        os.kill(pid, signal.SIGTERM)
+        self.wait_until("end", lambda: not self.serving(pid))
+        for fd in fds:
+            os.close(fd)
+        self.fsck()
+        self.mount()
+        self.wait_until("the unlinked files' end", lambda: self.stats()["physical_bytes"] == 0)
+
+    def test_lazy_umount_drains(self):
+        self.mkfs()
+        self.mount()
+        pid = self.pid()
+        fds = [os.open(self.path(f"f{i}"), os.O_RDWR | os.O_CREAT) for i in range(64)]
+        for i in range(64):
+            os.unlink(self.path(f"f{i}"))
+        run("umount", "-i", "-l", self.mnt)
+        self.assertFalse(self.is_mounted())
+        for fd in fds:
+            self.assertEqual(os.pwrite(fd, b"z" * 4096, 0), 4096)
+            self.assertEqual(os.pread(fd, 4096, 0), b"z" * 4096)
+        self.assertTrue(self.serving(pid))
+        for fd in fds:
+            os.close(fd)
+        self.wait_until("end", lambda: not self.serving(pid))
+        self.fsck()
+
+    def test_bind_mount_does_not_hang_umount(self):
+        self.mkfs()
+        self.mount()
+        other = os.path.join(self.dir, "other")
+        os.mkdir(other)
+        run("mount", "--bind", self.mnt, other)
+        r = self.umount()
+        self.assertIn("not waiting", r.stderr)
+        self.umount(other)
+
+    def test_helper_understands_mount(self):
+        self.mkfs()
+        r = self.helper(self.img, self.mnt, "-n", "-s", "-v", "-o",
+                        "rw,noatime,_netdev,nofail,x-systemd.automount,user=root,defaults,strange_word")
+        self.assertIn(self.img, r.stdout)
+        self.assertTrue(self.is_mounted())
+        self.umount()
+        self.helper(self.img, self.mnt, "-f")
+        self.assertFalse(self.is_mounted())
+        r = self.helper(self.img, self.mnt, "-o", "remount,ro", check=False)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("remount", r.stderr)
+        r = self.helper(self.img, self.mnt, "-o", "strange_word", check=False)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("strange_word", r.stderr)
+
+    def test_foreground(self):
+        self.mkfs()
+        with subprocess.Popen([NVEFS, "-f", self.img, self.mnt], stderr=subprocess.PIPE, text=True) as p:
+            self.wait_until("the mount", self.is_mounted)
+            self.put("f", b"1")
+            p.send_signal(signal.SIGTERM)
+            said = p.communicate(timeout=30)[1]
+        self.assertEqual(p.returncode, 0, said)
+        self.assertIn("unmounted", said)
+
+    def test_read_only(self):
+        self.mkfs()
+        self.mount()
+        self.put("f", b"data")
+        self.kill()
+        before = open(self.img, "rb").read()
+        self.mount("ro")
+        self.assertEqual(self.get("f") if os.path.exists(self.path("f")) else b"data", b"data")
+        for attempt in (lambda: self.put("g", b"1"), lambda: os.mkdir(self.path("d")), lambda: os.chmod(self.mnt, 0)):
+            self.assertRaises(OSError, attempt)
+        self.umount()
+        self.assertEqual(open(self.img, "rb").read(), before, "a read-only mount wrote to the target")
+
+    def test_many_mounts_in_a_row(self):
+        self.mkfs("64M")
+        start = time.monotonic()
+        for i in range(20):
+            self.mount("route=scsi" if i % 2 else "route=native", f"queues={1 + i % 4}")
+            self.put(f"f{i}", b"a")
+            self.umount()
+        self.mount()
+        self.assertEqual(len(os.listdir(self.mnt)), 20)
+        self.assertLess(time.monotonic() - start, 30)
+
+
+if __name__ == "__main__":
+    main()
