@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 #define RESERVE_MIN_BLKS 128u
 #define RESERVE_MAX_BLKS 8192u
@@ -166,14 +166,13 @@ void nvefs_alloc_done(struct nvefs_store *st)
 	st->alloc = NULL;
 }
 
-/* Up to want blocks (at least `min`) out of `room`; 0: there is none. */
-static uint32_t room_get(struct nvefs_alloc *a, uint32_t min, uint32_t want)
+uint32_t nvefs_room_get(struct nvefs_alloc *a, uint32_t want)
 {
 	int64_t room = __atomic_load_n(&a->room, __ATOMIC_RELAXED);
 	uint32_t n;
 
 	do {
-		if (room < (int64_t)min || room <= 0)
+		if (room <= 0)
 			return 0;
 		n = room < (int64_t)want ? (uint32_t)room : want;
 	} while (!__atomic_compare_exchange_n(&a->room, &room, room - n, true, __ATOMIC_RELAXED,
@@ -181,23 +180,32 @@ static uint32_t room_get(struct nvefs_alloc *a, uint32_t min, uint32_t want)
 	return n;
 }
 
-uint32_t nvefs_room_get(struct nvefs_alloc *a, uint32_t want)
-{
-	return room_get(a, 1, want);
-}
-
 void nvefs_room_put(struct nvefs_alloc *a, uint32_t n)
 {
 	__atomic_fetch_add(&a->room, (int64_t)n, __ATOMIC_RELAXED);
 }
 
+/* Free, but to be had only after a commit, or when a trim is through. */
+static int64_t coming_blks(const struct nvefs_alloc *a)
+{
+	return (int64_t)(__atomic_load_n(&a->quarantined, __ATOMIC_ACQUIRE) +
+			 __atomic_load_n(&a->trimming, __ATOMIC_ACQUIRE));
+}
+
+/* A promise about later: what a commit gives back counts, since folding commits when it must. */
 int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks)
 {
+	struct nvefs_alloc *a = st->alloc;
+	int64_t coming = coming_blks(a), room = __atomic_load_n(&a->room, __ATOMIC_RELAXED);
+
 	if (!blks)
 		return 0;
-	if (!room_get(st->alloc, blks, blks))
-		return -ENOSPC;
-	__atomic_fetch_add(&st->alloc->pledged, blks, __ATOMIC_RELAXED);
+	do {
+		if (room + coming < (int64_t)blks)
+			return -ENOSPC;
+	} while (!__atomic_compare_exchange_n(&a->room, &room, room - blks, true, __ATOMIC_RELAXED,
+					      __ATOMIC_RELAXED));
+	__atomic_fetch_add(&a->pledged, blks, __ATOMIC_RELAXED);
 	return 0;
 }
 
@@ -209,7 +217,7 @@ void nvefs_alloc_unpledge(struct nvefs_store *st, uint32_t blks)
 
 bool nvefs_alloc_more(struct nvefs_store *st)
 {
-	return __atomic_load_n(&st->alloc->quarantined, __ATOMIC_RELAXED) != 0;
+	return coming_blks(st->alloc) != 0;
 }
 
 /*

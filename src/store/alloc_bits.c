@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 /* Bits of `flip ? ~w : w` from `from` on; words at a time. */
 static uint32_t next_bit(const uint64_t *w, uint32_t from, uint32_t end, uint64_t flip)

@@ -11,7 +11,7 @@
  * run in anybody's; a hole. Two bitmaps over groups say where to look, so that
  * a full or fragmented device does not cost a walk over all groups.
  */
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 enum step { STEP_OWN_RUN, STEP_ANY_RUN, STEP_HOLE, NSTEPS };
 

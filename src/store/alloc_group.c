@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/bitmap.h"
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 /* What the bitmap on disk must say, whatever else is in it. */
 static int bitmap_check(const struct nvefs_store *st, uint32_t g, const uint8_t *bits)
@@ -44,7 +44,6 @@ static struct nvefs_group_mem *mem_new(uint32_t g, const uint8_t *bits)
 	if (!m)
 		return NULL;
 	m->group = g;
-	m->used = true;
 	nvefs_list_init(&m->touched);
 	memcpy(m->busy, bits, sizeof(m->busy));
 	for (uint32_t i = 0; i < NVEFS_GROUP_CHUNKS; i++)
@@ -66,7 +65,7 @@ int nvefs_group_get(struct nvefs_store *st, uint32_t g, struct nvefs_miss *miss)
 	m = a->groups[g].mem;
 	there = m != NULL;
 	if (m)
-		m->used = true;
+		m->age = 0;
 	nvefs_mutex_unlock(lock);
 	if (there)
 		return 0;
@@ -259,7 +258,7 @@ uint32_t nvefs_group_take(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint
 		nvefs_hint_clear(a->avail_map, m->group);
 		nvefs_hint_clear(a->run_map, m->group);
 	}
-	m->used = true;
+	m->age = 0;
 	return done;
 }
 

@@ -14,9 +14,10 @@
  */
 #include <stdlib.h>
 
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 #define STASH_BATCH_BLKS 64u
+#define STASH_SPARE_BLKS 192u /* while there is plenty */
 #define META_TRIES 4u
 
 /*
@@ -161,9 +162,12 @@ int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_f
 	if (!may_use(a, need, txn_flags))
 		return -ENOSPC;
 	if (a->stash_len < need) {
-		bool plenty = may_use(a, 4 * (need + STASH_BATCH_BLKS), 0);
+		uint32_t want = need + STASH_SPARE_BLKS;
 
-		err = refill(st, plenty ? need + STASH_BATCH_BLKS : need, miss);
+		/* Never more than the reserve, which is what data cannot get at anyway. */
+		if (want > a->reserve)
+			want = a->reserve;
+		err = refill(st, may_use(a, 4 * want, 0) ? want : need, miss);
 		if (err)
 			return err;
 	}
@@ -176,6 +180,8 @@ int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_f
 		err = nvefs_group_cached(st, g, miss);
 		if (err)
 			return err;
+		if (g == a->meta_group)
+			a->meta_seq = __atomic_load_n(&a->handle_seq, __ATOMIC_RELAXED);
 	}
 	return 0;
 }
@@ -189,9 +195,9 @@ int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk)
 	struct nvefs_chunk *c;
 	int err;
 
-	/* More than was asked for: what is cached and free still does. */
-	if (!a->stash_len &&
-	    (nvefs_group_cached(st, a->meta_group, &t->miss) || !stash_fill(a, STASH_BATCH_BLKS)))
+	/* More than was foreseen: the group in use is cached as well, and may have more. */
+	if (!a->stash_len && (a->meta_seq != __atomic_load_n(&a->handle_seq, __ATOMIC_RELAXED) ||
+			      !stash_fill(a, STASH_BATCH_BLKS)))
 		return -ENOSPC;
 	e = a->stash[a->stash_head];
 	err = nvefs_group_change(t, e.group, e.off, true);

@@ -14,9 +14,10 @@
  */
 #include <stdlib.h>
 
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 #define SWEEP_GROUPS 4096u
+#define SWEEP_AGE 16u
 
 bool nvefs_quarantine_has(const struct nvefs_chunk *c, uint64_t bit)
 {
@@ -97,6 +98,13 @@ static bool runs_add(struct collect *col, uint64_t pblk, uint32_t count)
 	return true;
 }
 
+/* In this order: whoever adds the two up must not miss blocks on their way. */
+static void count_back(struct nvefs_alloc *a, uint32_t n)
+{
+	nvefs_room_put(a, n);
+	__atomic_fetch_sub(&a->quarantined, n, __ATOMIC_RELEASE);
+}
+
 /* Group lock held. May free the chunk. */
 static void release_chunk(struct collect *col, struct nvefs_chunk *c)
 {
@@ -109,7 +117,6 @@ static void release_chunk(struct collect *col, struct nvefs_chunk *c)
 		nvefs_chunk_drop_idle(a, m, c);
 		return;
 	}
-	__atomic_fetch_sub(&a->quarantined, (uint64_t)__builtin_popcountll(bits), __ATOMIC_RELAXED);
 	while ((from = nvefs_bits_next_set(&bits, from, NVEFS_CHUNK_BLKS)) < NVEFS_CHUNK_BLKS) {
 		uint32_t n = nvefs_bits_next_zero(&bits, from, NVEFS_CHUNK_BLKS) - from;
 		uint64_t pblk = nvefs_layout_group_start(m->group) + base + from;
@@ -117,7 +124,7 @@ static void release_chunk(struct collect *col, struct nvefs_chunk *c)
 		/* Without memory for the list the discard is left out: it is a hint. */
 		if (!col->discard || !runs_add(col, pblk, n)) {
 			nvefs_group_give(a, m, base + from, n);
-			nvefs_room_put(a, n);
+			count_back(a, n);
 		}
 		from += n;
 	}
@@ -151,7 +158,7 @@ static void give_run(struct nvefs_alloc *a, uint64_t pblk, uint64_t count)
 		nvefs_mutex_lock(lock);
 		nvefs_group_give(a, a->groups[g].mem, off, n);
 		nvefs_mutex_unlock(lock);
-		nvefs_room_put(a, n);
+		count_back(a, n);
 		pblk += n;
 		count -= n;
 	}
@@ -209,13 +216,12 @@ static void sweep_groups(struct nvefs_store *st)
 		a->sweep_group = g + 1 < a->ngroups ? g + 1 : 0;
 		nvefs_mutex_lock(lock);
 		m = a->groups[g].mem;
-		if (m && !m->used && !m->nchunks && !m->trimming && !m->owner) {
+		if (m && m->age >= SWEEP_AGE && !m->nchunks && !m->trimming && !m->owner) {
 			drop = m;
 			a->groups[g].mem = NULL;
 			__atomic_fetch_sub(&a->nmems, 1, __ATOMIC_RELAXED);
-		}
-		if (m)
-			m->used = false;
+		} else if (m && m->age < SWEEP_AGE)
+			m->age++;
 		nvefs_mutex_unlock(lock);
 		free(drop);
 	}

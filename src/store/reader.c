@@ -15,7 +15,7 @@
  * shards, so that readers do not share a cache line that anyone writes; the
  * epoch itself is written once or twice per commit.
  */
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 static uint32_t my_shard(void)
 {

@@ -14,7 +14,7 @@
  */
 #include <assert.h>
 
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 static uint64_t bit_of(uint32_t off)
 {
@@ -53,7 +53,7 @@ static int pin_locked(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint32_t
 		return -EMLINK;
 	++*refs;
 	c->nrefs++;
-	m->used = true;
+	m->age = 0;
 	return 0;
 }
 
@@ -90,6 +90,8 @@ int nvefs_block_pin_load(struct nvefs_store *st, struct nvefs_queue *q, uint64_t
 	lock = nvefs_group_lock(a, g);
 	nvefs_mutex_lock(lock);
 	there = a->groups[g].mem != NULL;
+	if (there)
+		a->groups[g].mem->age = 0; /* stays for the pin that comes */
 	nvefs_mutex_unlock(lock);
 	return there ? 0 : nvefs_group_load(st, q, g);
 }
@@ -338,8 +340,10 @@ uint32_t nvefs_ref_credits(const struct nvefs_store *st)
 {
 	const struct nvefs_root *root = &st->root;
 
-	/* The bitmap, the path to its group item (the tree may grow), and what the share item takes. */
-	return 1 + __atomic_load_n(&root->tree_height, __ATOMIC_RELAXED) + 1 + nvefs_tree_credits(st);
+	/* The bitmap, the path to its group item (the tree may grow), and what the share item
+	 * takes. */
+	return 1 + __atomic_load_n(&root->tree_height, __ATOMIC_RELAXED) + 1 +
+	       nvefs_tree_credits(st);
 }
 
 int nvefs_ref_count(struct nvefs_store *st, uint64_t pblk, struct nvefs_miss *miss,

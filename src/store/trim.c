@@ -7,7 +7,7 @@
  */
 #include <stdlib.h>
 
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 #define DISCARD_MAX_BLKS (1u << 20)
 
@@ -147,6 +147,7 @@ static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g,
 		}
 		nvefs_mutex_unlock(lock);
 	} while (!m);
+	__atomic_fetch_add(&a->trimming, held, __ATOMIC_RELAXED);
 	nvefs_room_put(a, budget - held);
 	if (mine && !err) {
 		discard_held(m, st, q, blks);
@@ -157,6 +158,7 @@ static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g,
 		a->groups[g].avail += held;
 		nvefs_mutex_unlock(lock);
 		nvefs_room_put(a, held);
+		__atomic_fetch_sub(&a->trimming, held, __ATOMIC_RELEASE);
 		if (held) {
 			nvefs_hint_set(a->avail_map, g);
 			nvefs_hint_set(a->run_map, g);

@@ -7,7 +7,7 @@
 #ifndef FAKE_STORE_H
 #define FAKE_STORE_H
 
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 
 #define FAKE_GROUPS 6u
 

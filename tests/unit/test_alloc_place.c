@@ -211,11 +211,29 @@ START_TEST(quarantine_promises_more)
 	fake_end(f, &t);
 	ck_assert_int_eq(nvefs_alloc_data(&f->st, Q(f), &c, 1, &pblk, &got, &more), -ENOSPC);
 	ck_assert(more);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 2), -ENOSPC);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1), 0);
+	nvefs_alloc_unpledge(&f->st, 1);
 	/* Durable is enough: the next caller collects by itself. */
 	f->st.txn_durable = f->st.txn_running++;
 	ck_assert_int_eq(nvefs_alloc_data(&f->st, Q(f), &c, 1, &pblk, &got, &more), 0);
 	fake_check(f);
 	free(taken);
+	fake_free(f);
+}
+END_TEST
+
+START_TEST(metadata_beyond_the_credits)
+{
+	struct fake *f = fake_new(2, 1);
+	struct nvefs_txn t;
+	uint64_t pblk;
+
+	ck_assert_int_eq(fake_begin(f, 10, 0, &t), 0);
+	for (int i = 0; i < 2000; i++)
+		ck_assert_int_eq(nvefs_alloc_meta(&t, &pblk), 0);
+	fake_end(f, &t);
+	fake_check(f);
 	fake_free(f);
 }
 END_TEST
@@ -348,6 +366,7 @@ TCase *test_alloc_place(void)
 	tcase_add_loop_test(tc, full_to_the_reserve_and_back, 0, 4);
 	tcase_add_test(tc, pledges_keep_data_out);
 	tcase_add_test(tc, quarantine_promises_more);
+	tcase_add_test(tc, metadata_beyond_the_credits);
 	tcase_add_test(tc, damaged_group_is_left_alone);
 	tcase_add_test(tc, damaged_counts_fail_the_mount);
 	tcase_add_test(tc, discard_comes_before_reuse);

@@ -12,7 +12,7 @@
 #include "base/bitmap.h"
 #include "base/buf.h"
 #include "base/log.h"
-#include "store/alloc_state.h"
+#include "store/alloc_parts.h"
 #include "store/mkfs.h"
 #include "test_plug.h"
 

@@ -335,6 +335,51 @@ START_TEST(random_sharing)
 }
 END_TEST
 
+/*
+ * The candidate's owner overwrites it, and all that is free is written with
+ * something else, while the batch compares. Returns whether the block that was
+ * shared has the right content in the end.
+ */
+static bool survives_overwriting(void)
+{
+	uint8_t *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	struct lab l;
+	uint64_t pblk;
+	bool right = true;
+
+	lab_init(&l);
+	set(&l, 0, 1);
+	pblk = store(&l, 0);
+	l.b.nblks = 1;
+	l.done = 0;
+	ck_assert_int_eq(nvefs_dedup_batch_start(&l.b), 1);
+	while (!l.done)
+		nvefs_queue_poll(l.q, 0);
+	nvefs_block_unpin(l.st, pblk);
+	nvefs_alloc_release(l.st, l.q, nvefs_txn_durable(l.st), 1);
+	l.c.next_pblk = pblk;
+	l.c.end_pblk = pblk + 1;
+	set(&l, 1, 2);
+	store(&l, 1);
+	nvefs_dedup_batch_finish(&l.b);
+	if (l.blks[0].verdict == NVEFS_DEDUP_SHARED) {
+		ck_assert_int_eq(nvefs_queue_read(l.q, l.blks[0].pblk, 1, buf), 0);
+		right = memcmp(buf, l.blks[0].data, NVEFS_BLOCK_SIZE) == 0;
+	}
+	nvefs_buf_free(buf);
+	lab_done(&l);
+	return right;
+}
+
+START_TEST(candidate_stays_while_it_is_compared)
+{
+	ck_assert(survives_overwriting());
+	nvefs_dedup_mutation = NVEFS_DEDUP_MUTATE_NO_PIN;
+	ck_assert(!survives_overwriting());
+	nvefs_dedup_mutation = NVEFS_DEDUP_MUTATE_NONE;
+}
+END_TEST
+
 START_TEST(mutants_share_what_differs)
 {
 	struct lab l;
@@ -364,6 +409,7 @@ TCase *test_dedup_batch(void)
 	tcase_add_test(tc, wrong_hints_do_no_harm);
 	tcase_add_test(tc, candidate_found_after_a_mount);
 	tcase_add_loop_test(tc, random_sharing, 0, 2);
+	tcase_add_test(tc, candidate_stays_while_it_is_compared);
 	tcase_add_test(tc, mutants_share_what_differs);
 	return tc;
 }
