@@ -171,12 +171,13 @@ bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const stru
 int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64_t txn,
 		    struct nvefs_miss *miss, struct nvefs_mblk **ret_b)
 {
-	struct nvefs_mblk *b = &st->blks[pblk - FAKE_FIRST];
+	struct nvefs_mblk *b;
 
 	if (!exists(st, pblk) || !st->cached[pblk - FAKE_FIRST]) {
 		*miss = (struct nvefs_miss){.pblk = pblk, .txn = txn, .type = type};
 		return -EAGAIN;
 	}
+	b = &st->blks[pblk - FAKE_FIRST];
 	if (txn && nvefs_block_txn(b->data) != txn)
 		return -EUCLEAN;
 	*ret_b = b;

@@ -10,6 +10,7 @@
 #include "fake_meta.h"
 #include "format/block.h"
 #include "format/node.h"
+#include "store/alloc.h"
 #include "store/tree.h"
 
 /* As ck_assert, for hot loops: Check notes each ck_assert, even one that holds, through a pipe. */
@@ -373,6 +374,72 @@ START_TEST(first_key_is_no_bound)
 }
 END_TEST
 
+static struct nvefs_mblk *node_make(struct nvefs_txn *t, uint16_t level)
+{
+	struct nvefs_mblk *b;
+	uint64_t pblk;
+
+	ck_assert_int_eq(nvefs_alloc_meta(t, &pblk), 0);
+	ck_assert_int_eq(nvefs_cache_new(t, pblk, NVEFS_BT_NODE, &b), 0);
+	nvefs_node_init(b->data, level);
+	return b;
+}
+
+static void leaf_add(struct nvefs_mblk *leaf, uint64_t ino)
+{
+	const struct nvefs_key key = nvefs_key_make(ino, NVEFS_KIND_INODE, 0);
+
+	ck_assert_int_eq(nvefs_leaf_insert(leaf->data, nvefs_node_nitems(leaf->data), &key, "", 0), 0);
+}
+
+static void child_add(struct nvefs_mblk *inner, uint64_t ino, const struct nvefs_mblk *child, uint64_t txn)
+{
+	const struct nvefs_key key = nvefs_key_make(ino, 0, 0);
+
+	nvefs_inner_insert(inner->data, nvefs_node_nitems(inner->data), &key, child->pblk, txn);
+}
+
+/* A node whose first key lies above its first item merges into its left neighbour: the item stays in reach. */
+START_TEST(merge_makes_first_key_a_bound)
+{
+	struct nvefs_store *st = fake_meta_new(100);
+	struct nvefs_root *root = nvefs_store_root(st);
+	struct nvefs_mblk *left, *right, *top, *leaves[3];
+	const struct nvefs_key last = nvefs_key_make(200, NVEFS_KIND_INODE, 0);
+	struct nvefs_txn t;
+
+	fake_txn_begin(st, &t);
+	for (int i = 0; i < 3; i++)
+		leaves[i] = node_make(&t, 0);
+	left = node_make(&t, 1);
+	right = node_make(&t, 1);
+	top = node_make(&t, 2);
+	leaf_add(leaves[0], 10);
+	leaf_add(leaves[1], 60);
+	leaf_add(leaves[1], 110);
+	leaf_add(leaves[2], 200);
+	child_add(left, 0, leaves[0], t.id);
+	child_add(right, 100, leaves[1], t.id);
+	child_add(right, 200, leaves[2], t.id);
+	child_add(top, 0, left, t.id);
+	child_add(top, 50, right, t.id);
+	root->tree_pblk = top->pblk;
+	root->tree_txn = t.id;
+	root->tree_height = 3;
+	ck_assert_int_eq(nvefs_tree_del(&t, &last), 0);
+	ck_assert_uint_eq(root->tree_height, 2);
+	for (int i = 0; i < 3; i++) {
+		static const uint64_t inos[] = {10, 60, 110};
+		const struct nvefs_key key = nvefs_key_make(inos[i], NVEFS_KIND_INODE, 0);
+		const void *val;
+		uint32_t len;
+
+		ck_assert_int_eq(nvefs_tree_get(st, &key, &t.miss, &val, &len), 0);
+	}
+	fake_meta_free(st);
+}
+END_TEST
+
 /* Removals that were all prepared before the first, as truncate does it. */
 START_TEST(removals_prepared_together)
 {
@@ -544,6 +611,7 @@ int main(void)
 	tcase_add_test(tc, ascending_inserts_fill_leaves);
 	tcase_add_test(tc, ranges_come_and_go);
 	tcase_add_test(tc, first_key_is_no_bound);
+	tcase_add_test(tc, merge_makes_first_key_a_bound);
 	tcase_add_test(tc, removals_prepared_together);
 	tcase_add_test(tc, damage_is_survived);
 	tcase_add_test(tc, cycles_end);
