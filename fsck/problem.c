@@ -22,7 +22,7 @@ static const struct nvefs_problem_info table[] = {
 	{NVEFS_P_KEY_ORDER, ERROR, false, "tree node at block {pblk}: item {found} is out of order"},
 	{NVEFS_P_KEY_BOUNDS, ERROR, false, "tree node at block {pblk}: keys lie outside of what its parent says"},
 	{NVEFS_P_NODE_TWICE, ERROR, false, "tree node at block {pblk}: the block is in use already"},
-	{NVEFS_P_NODE_FIXED, ERROR, false, "tree node at block {pblk}: the address is reserved or out of range"},
+	{NVEFS_P_NODE_FIXED, ERROR, false, "tree node at block {pblk}: address {found} is reserved or out of range"},
 	{NVEFS_P_ITEM_KIND, ERROR, false, "inode {ino}: item of unknown kind {found} at block {pblk}"},
 	{NVEFS_P_ITEM_VALUE, LOSS, false, "inode {ino}: damaged {why} item, offset {found}, at block {pblk}"},
 	{NVEFS_P_INODE_ABSENT, LOSS, false, "inode {ino}: has {why} items, but no inode item"},

@@ -28,13 +28,28 @@ static void report(struct walk *k, const struct nvefs_tree_visit *v, uint32_t co
 		nvefs_check_report(k->c, &p);
 }
 
+/* A child whose address no node can have. */
+static bool fixed_child(const struct walk *k, const void *block, uint64_t *ret_pblk)
+{
+	for (uint32_t i = 0; i < nvefs_node_nitems(block); i++) {
+		*ret_pblk = nvefs_inner_pblk(block, i);
+		if (nvefs_layout_is_fixed(&k->c->sb, *ret_pblk))
+			return true;
+	}
+	return false;
+}
+
 /* The block is intact, as far as its header goes: then its content, or its place in the tree, is wrong. */
 static void judge_content(struct walk *k, const struct nvefs_tree_visit *v, const void *block)
 {
+	uint64_t child;
+
 	if (nvefs_node_level(block) != v->level)
 		report(k, v, NVEFS_P_NODE_LEVEL, nvefs_node_level(block), NULL);
 	else if (nvefs_node_check(block))
 		report(k, v, NVEFS_P_NODE_LAYOUT, 0, "its counts, keys or values contradict each other");
+	else if (v->level && fixed_child(k, block, &child))
+		report(k, v, NVEFS_P_NODE_FIXED, child, NULL);
 	else
 		report(k, v, NVEFS_P_KEY_BOUNDS, 0, NULL);
 }
@@ -93,7 +108,7 @@ static int claim(struct walk *k, const struct nvefs_tree_visit *v)
 	if (!k->w->report)
 		return nvefs_layout_is_fixed(&k->c->sb, v->pblk);
 	if (nvefs_layout_is_fixed(&k->c->sb, v->pblk)) {
-		report(k, v, NVEFS_P_NODE_FIXED, 0, NULL);
+		report(k, v, NVEFS_P_NODE_FIXED, v->pblk, NULL);
 		return 1;
 	}
 	err = nvefs_usage_add_meta(&k->c->usage, v->pblk);
