@@ -13,7 +13,7 @@ for script in $(find examples tests .ci mkfs fsck src -type f \( -name '*.sh' -o
 		bad=1
 	}
 done
-for script in $(find tests examples -name '*.py'); do
-	python3 -c 'import ast, sys; ast.parse(open(sys.argv[1]).read(), sys.argv[1])' "$script" || bad=1
-done
+python3 -c 'import ast, sys
+for name in sys.argv[1:]:
+    ast.parse(open(name).read(), name)' $(find tests examples -name '*.py') || bad=1
 exit $bad
