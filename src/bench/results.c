@@ -49,8 +49,12 @@ static void print_row(const struct nvefs_matrix *m, uint32_t cell, uint32_t conf
 	nvefs_matrix_spread(m, config, cell, NVEFS_METRIC_IOPS, &iops);
 	nvefs_matrix_spread(m, config, cell, NVEFS_METRIC_LATENCY, &lat);
 	nvefs_matrix_spread(m, config, cell, NVEFS_METRIC_CPU, &cpu);
-	printf(" %9.1f %9.0f %5.1f%% %9.3f %6.1f", bytes.median / MIB, iops.median,
-	       iops.median > 0 ? 50 * (iops.max - iops.min) / iops.median : 0, lat.median / 1e6, cpu.median);
+	printf(" %9.1f %9.0f", bytes.median / MIB, iops.median);
+	if (m->rounds > 1 && iops.median > 0)
+		printf(" %5.1f%%", 50 * (iops.max - iops.min) / iops.median);
+	else
+		printf(" %6s", "-");
+	printf(" %9.3f %6.1f", lat.median / 1e6, cpu.median);
 	if (ratio(m, config, cell, NVEFS_METRIC_IOPS, &r))
 		printf(" %11.2f %9.2f", r, nvefs_cells[cell].native.iops / nvefs_cells[cell].scsi.iops);
 	putchar('\n');

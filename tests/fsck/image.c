@@ -9,9 +9,11 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "format/block.h"
 #include "format/dirent.h"
 #include "format/layout.h"
 #include "format/map.h"
+#include "format/node.h"
 #include "format/xattr.h"
 #include "store/alloc.h"
 #include "store/mkfs.h"
@@ -315,6 +317,43 @@ void image_read(struct image *img, uint64_t pblk, void *block)
 void image_write(struct image *img, uint64_t pblk, const void *block)
 {
 	ck_assert_int_eq(nvefs_queue_write(img->q, pblk, 1, block, 0), 0);
+}
+
+uint8_t *image_block(struct image *img, uint64_t pblk)
+{
+	uint8_t *block = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+
+	image_read(img, pblk, block);
+	return block;
+}
+
+void image_put_back(struct image *img, uint64_t pblk, uint8_t *block, bool seal)
+{
+	if (seal)
+		nvefs_block_seal(block);
+	image_write(img, pblk, block);
+	nvefs_buf_free(block);
+}
+
+uint64_t image_root_node(struct image *img)
+{
+	uint8_t *block = image_block(img, NVEFS_ROOT_PBLK);
+	struct nvefs_root root;
+
+	ck_assert_int_eq(nvefs_root_decode(block, &img->sb, &root), 0);
+	nvefs_buf_free(block);
+	return root.tree_pblk;
+}
+
+uint64_t image_leaf(struct image *img)
+{
+	uint8_t *block = image_block(img, image_root_node(img));
+	uint64_t pblk;
+
+	ck_assert_uint_eq(nvefs_node_level(block), 1);
+	pblk = nvefs_inner_pblk(block, 1);
+	nvefs_buf_free(block);
+	return pblk;
 }
 
 /* ---- Check ---- */

@@ -58,6 +58,13 @@ void image_ref(struct image *img, uint64_t pblk, int by);
 void image_read(struct image *img, uint64_t pblk, void *block);
 void image_write(struct image *img, uint64_t pblk, const void *block);
 
+/* A copy of the block, and its return: sealed or as it is, and freed. */
+uint8_t *image_block(struct image *img, uint64_t pblk);
+void image_put_back(struct image *img, uint64_t pblk, uint8_t *block, bool seal);
+/* Addresses of the tree's root, which is of level 1, and of one of its leaves. */
+uint64_t image_root_node(struct image *img);
+uint64_t image_leaf(struct image *img);
+
 /* What a check found. */
 struct found {
 	uint32_t codes[256];
