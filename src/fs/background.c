@@ -166,6 +166,16 @@ bool nvefs_bg_drain(struct nvefs_fs *fs, uint64_t deadline_ns)
 	return in_time;
 }
 
+bool nvefs_bg_behind(struct nvefs_fs *fs)
+{
+	bool behind;
+
+	nvefs_mutex_lock(&fs->bg_lock);
+	behind = fs->bg_busy || !nvefs_list_empty(&fs->bg_orphans);
+	nvefs_mutex_unlock(&fs->bg_lock);
+	return behind;
+}
+
 void nvefs_bg_throttle(struct nvefs_fs *fs)
 {
 	uint64_t deadline;

@@ -145,7 +145,9 @@ int nvefs_symlink_put(struct nvefs_nop *op, uint64_t ino, const char *target, si
 
 /* [shard lock] Hand over an orphan, with a reference. */
 void nvefs_bg_push(struct nvefs_fs *fs, struct nvefs_inode *in);
-/* After a name was removed: wait a little when the background thread is far behind. No lock held. */
+/* Orphans wait to be removed. */
+bool nvefs_bg_behind(struct nvefs_fs *fs);
+/* Before a name is removed: wait a little when the background thread is far behind. No lock held. */
 void nvefs_bg_throttle(struct nvefs_fs *fs);
 /* Wait until no orphan is left to be removed. False: the deadline (as nvefs_now_ns counts) passed. */
 bool nvefs_bg_drain(struct nvefs_fs *fs, uint64_t deadline_ns);

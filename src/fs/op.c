@@ -63,8 +63,8 @@ int nvefs_nop_run(struct nvefs_fs *fs, struct nvefs_queue *q, uint32_t nkeys, ui
 		if (err == -EAGAIN)
 			again = nop_satisfy(&op, &err);
 		nop_drop(&op);
-		if (err == -ENOSPC && !drained) {
-			/* What has been deleted may not have come back yet. */
+		if (err == -ENOSPC && !drained && nvefs_bg_behind(fs)) {
+			/* What has been deleted has not come back yet. */
 			nvefs_orphan_drain(fs, q);
 			drained = again = !nvefs_commit_reclaim(fs->st);
 		}

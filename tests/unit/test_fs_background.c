@@ -3,6 +3,7 @@
 #include <check.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -145,6 +146,77 @@ START_TEST(test_truncate_crash)
 }
 END_TEST
 
+/* Between being queued and being removed, an inode may be got at by number. */
+START_TEST(test_claim)
+{
+	uint64_t f = fx_create(&x, ROOT, "f");
+	struct nvefs_inode *in;
+	struct nvefs_attr a;
+
+	ck_assert_int_eq(nvefs_inode_get(x.fs, nvefs_worker_queue(x.w), f, &in), 0);
+	ck_assert(!nvefs_inode_claim(in)); /* has a name */
+	ck_assert_int_eq(nvefs_open(x.w, f), 0);
+	ck_assert_int_eq(nvefs_unlink(x.w, ROOT, NAME("f")), 0);
+	ck_assert(!nvefs_inode_claim(in)); /* is open */
+	ck_assert_int_eq(nvefs_lookup_ino(x.w, f, &a), 0);
+	ck_assert_int_eq(nvefs_release(x.w, f), 0);
+	ck_assert(!nvefs_inode_claim(in)); /* is looked up */
+	nvefs_forget(x.w, f, 1);
+	nvefs_inode_ref(in);
+	ck_assert(!nvefs_inode_claim(in)); /* is in use */
+	nvefs_inode_put(in);
+	nvefs_inode_put(in);
+	fixture_drain(&x);
+	ck_assert_uint_eq(fx_check(&x), 1);
+}
+END_TEST
+
+static const char *full_name(int i)
+{
+	static char name[256];
+
+	snprintf(name, sizeof(name), "%0255d", i);
+	return name;
+}
+
+/* Full to the last block: names still go, and what they held comes back. */
+START_TEST(test_full)
+{
+	struct nvefs_req r = {.op = NVEFS_REQ_WRITE, .len = 64 * BLK};
+	uint8_t *buf = calloc(64, BLK);
+	struct nvefs_cred cred = {0};
+	uint64_t big = fx_create(&x, ROOT, "big"), d = fx_mkdir(&x, ROOT, "d");
+	struct nvefs_attr a;
+	int err, i;
+
+	for (i = 0; i < 300; i++)
+		fx_create(&x, d, full_name(i));
+	r.buf = buf;
+	for (r.ino = big; !(err = nvefs_req_run(x.w, &r)); r.off += r.len)
+		pattern(buf, 9, (uint32_t)r.off);
+	ck_assert_int_eq(err, -ENOSPC);
+	for (err = 0; !err; i++) {
+		err = nvefs_mknod(x.w, d, full_name(i), 255, S_IFREG | 0600, 0, &cred, &a);
+		if (!err)
+			nvefs_forget(x.w, a.ino, 1);
+	}
+	ck_assert_int_eq(err, -ENOSPC);
+	ck_assert_int_eq(fx_rename(&x, ROOT, "big", d, "moved", 0), 0);
+	a.mode = 0600;
+	ck_assert_int_eq(nvefs_setattr(x.w, big, NVEFS_SET_MODE, &a, &a), 0);
+	for (i -= 2; i >= 0; i--)
+		ck_assert_int_eq(nvefs_unlink(x.w, d, full_name(i), 255), 0);
+	ck_assert_int_eq(nvefs_unlink(x.w, d, NAME("moved")), 0);
+	/* Without waiting for it: space that is on its way back is not a reason to fail. */
+	fx_create(&x, d, "new");
+	fixture_drain(&x);
+	fixture_sync(&x);
+	ck_assert_uint_eq(stats().physical_bytes, 0);
+	ck_assert_uint_eq(fx_check(&x), 3);
+	free(buf);
+}
+END_TEST
+
 /* ---- Dedup index ---- */
 
 START_TEST(test_fill)
@@ -264,6 +336,8 @@ int main(void)
 	tcase_add_test(t, test_unlink_frees);
 	tcase_add_test(t, test_orphan_data_crash);
 	tcase_add_test(t, test_truncate_crash);
+	tcase_add_test(t, test_claim);
+	tcase_add_test(t, test_full);
 	tcase_add_test(t, test_fill);
 	tcase_add_test(t, test_scrub);
 	suite_add_tcase(s, t);
