@@ -18,7 +18,6 @@
 #include <nvefs/nvefs.h>
 #include <stdatomic.h>
 
-#include "base/buf.h"
 #include "base/thread.h"
 #include "fuse/options.h"
 
@@ -34,7 +33,7 @@ struct nvefs_call {
 	struct nvefs_req req;
 	fuse_req_t fuse;
 	struct nvefs_server *server;
-	void *rx;	  /* receive buffer that holds the data of a write, or NULL */
+	char *rx;	  /* receive buffer that holds the data of a write, or NULL */
 	bool was_suid;	  /* write: the kernel's cached mode may turn stale */
 	struct nvefs_call *next;
 };
@@ -47,9 +46,9 @@ struct nvefs_server {
 	struct nvefs_worker *worker;
 	int fuse_fd, epoll_fd;
 
-	struct nvefs_buf_pool rx_pool;
-	void *rx;	 /* buffer of the request at hand; a write that keeps it sets NULL */
-	uint32_t rx_kept;
+	char *rx;     /* buffer of the request at hand; a write that keeps it sets NULL */
+	char *rx_base, **rx_free;
+	uint32_t rx_nfree, rx_touched;
 	struct nvefs_call *calls; /* free ones */
 	char *scratch;	 /* NVEFS_SCRATCH_BYTES, for one answer */
 };

@@ -109,7 +109,6 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *buf, size_t siz
 	}
 	c->rx = s->rx;
 	s->rx = NULL;
-	s->rx_kept++;
 	nvefs_call_start(c, write_done);
 }
 

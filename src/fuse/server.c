@@ -18,13 +18,16 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/log.h"
 
 #define BATCH 16u	/* requests read before completions are looked at */
 #define RX_KEPT_MAX 64u /* writes under way in one server */
-#define RX_IDLE 16u
+#define RX_COUNT (RX_KEPT_MAX + 1)
+#define RX_IDLE 4u	 /* buffers whose memory an idle server keeps */
+#define RX_IDLE_MS 1000
 /* The data of a write starts on a page: the message starts this far before one. */
 #define RX_LEAD (sizeof(struct fuse_in_header) + sizeof(struct fuse_write_in))
 #define RX_OFFSET (4096 - RX_LEAD)
@@ -35,6 +38,58 @@ static _Thread_local struct nvefs_server *self;
 struct nvefs_server *nvefs_server_self(void)
 {
 	return self;
+}
+
+/* ---- Receive buffers: a stack, so that no more are touched than are in use at once ---- */
+
+static int rx_init(struct nvefs_server *s)
+{
+	s->rx_base = mmap(NULL, (size_t)RX_COUNT * RX_BYTES, PROT_READ | PROT_WRITE,
+			  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (s->rx_base == MAP_FAILED) {
+		s->rx_base = NULL;
+		return -ENOMEM;
+	}
+	s->rx_free = malloc(RX_COUNT * sizeof(*s->rx_free));
+	if (!s->rx_free)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < RX_COUNT; i++)
+		s->rx_free[i] = s->rx_base + (size_t)(RX_COUNT - 1 - i) * RX_BYTES;
+	s->rx_nfree = RX_COUNT;
+	return 0;
+}
+
+static void rx_done(struct nvefs_server *s)
+{
+	if (s->rx_base)
+		munmap(s->rx_base, (size_t)RX_COUNT * RX_BYTES);
+	free(s->rx_free);
+}
+
+/* NULL when all are kept by writes under way. */
+static char *rx_get(struct nvefs_server *s)
+{
+	char *rx;
+
+	if (!s->rx_nfree)
+		return NULL;
+	rx = s->rx_free[--s->rx_nfree];
+	if (RX_COUNT - s->rx_nfree > s->rx_touched)
+		s->rx_touched = RX_COUNT - s->rx_nfree;
+	return rx;
+}
+
+static void rx_put(struct nvefs_server *s, char *rx)
+{
+	s->rx_free[s->rx_nfree++] = rx;
+}
+
+/* Nothing has come for a while: give memory back, of all free buffers but the next to be used. */
+static void rx_trim(struct nvefs_server *s)
+{
+	for (uint32_t i = 0; i + RX_IDLE < s->rx_nfree; i++)
+		madvise(s->rx_free[i], RX_BYTES, MADV_DONTNEED);
+	s->rx_touched = RX_COUNT - s->rx_nfree;
 }
 
 /* ---- Calls ---- */
@@ -71,10 +126,8 @@ void nvefs_call_free(struct nvefs_call *c)
 {
 	struct nvefs_server *s = c->server;
 
-	if (c->rx) {
-		nvefs_buf_pool_put(&s->rx_pool, c->rx);
-		s->rx_kept--;
-	}
+	if (c->rx)
+		rx_put(s, c->rx);
 	c->next = s->calls;
 	s->calls = c;
 }
@@ -105,13 +158,11 @@ static bool serve_one(struct nvefs_server *s)
 	struct fuse_buf buf = {0};
 	ssize_t n;
 
-	if (s->rx_kept >= RX_KEPT_MAX)
-		return false;
 	if (!s->rx)
-		s->rx = nvefs_buf_pool_get(&s->rx_pool);
+		s->rx = rx_get(s);
 	if (!s->rx)
 		return false;
-	buf.mem = (char *)s->rx + RX_OFFSET;
+	buf.mem = s->rx + RX_OFFSET;
 	do
 		n = read(s->fuse_fd, buf.mem, RX_LEAD + NVEFS_MAX_WRITE);
 	while (n < 0 && (errno == EINTR || errno == ENOENT)); /* ENOENT: the request was taken back */
@@ -136,14 +187,14 @@ static void sleep_until_work(struct nvefs_server *s)
 
 	if (!nvefs_worker_prepare_wait(s->worker))
 		return;
-	if (s->rx_kept >= RX_KEPT_MAX || atomic_load(&s->daemon->stopping)) {
+	if (!s->rx || atomic_load(&s->daemon->stopping)) {
 		struct pollfd pfd = {.fd = nvefs_worker_fd(s->worker), .events = POLLIN};
 
 		poll(&pfd, 1, -1);
 		return;
 	}
-	/* Without memory for a buffer, look again a little later. */
-	epoll_wait(s->epoll_fd, ev, 2, s->rx ? -1 : 10);
+	if (epoll_wait(s->epoll_fd, ev, 2, s->rx_touched > RX_IDLE ? RX_IDLE_MS : -1) == 0)
+		rx_trim(s);
 }
 
 static void serve(struct nvefs_server *s)
@@ -196,9 +247,9 @@ static int prepare(struct nvefs_server *s, struct nvefs_error *err)
 	if (e)
 		return nvefs_error_set(err, e, "%s: queue %u: %s%s", s->daemon->opts->target, s->index, strerror(-e),
 				       e == -EBUSY ? ": give a smaller queues=" : "");
-	e = nvefs_buf_pool_init(&s->rx_pool, RX_BYTES, RX_IDLE);
+	e = rx_init(s);
 	if (e)
-		return nvefs_error_set(err, e, "out of memory");
+		return nvefs_error_set(err, e, "queue %u: out of memory", s->index);
 	s->scratch = malloc(NVEFS_SCRATCH_BYTES);
 	s->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (!s->scratch || s->epoll_fd < 0)
@@ -212,8 +263,7 @@ static void unprepare(struct nvefs_server *s)
 
 	nvefs_worker_close(s->worker);
 	s->worker = NULL;
-	nvefs_buf_pool_put(&s->rx_pool, s->rx);
-	nvefs_buf_pool_done(&s->rx_pool);
+	rx_done(s);
 	while ((c = s->calls)) {
 		s->calls = c->next;
 		free(c);
