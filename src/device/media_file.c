@@ -31,6 +31,7 @@
 struct file {
 	struct nvefs_media media;
 	int fd;		       /* buffered; holds the lock */
+	bool created;	       /* by this open */
 	int direct_fd;	       /* -1: none */
 	uint32_t direct_align; /* of offset and length */
 };
@@ -258,7 +259,11 @@ static int open_locked(struct file *f, const char *path, uint32_t flags, struct 
 	bool rdonly = flags & NVEFS_OPEN_RDONLY;
 	int mode = (rdonly ? O_RDONLY : O_RDWR) | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 
-	f->fd = open(path, mode | (flags & NVEFS_OPEN_CREATE && !rdonly ? O_CREAT : 0), 0666);
+	f->fd = open(path, mode);
+	if (f->fd < 0 && errno == ENOENT && flags & NVEFS_OPEN_CREATE && !rdonly) {
+		f->fd = open(path, mode | O_CREAT | O_EXCL, 0666);
+		f->created = f->fd >= 0;
+	}
 	if (f->fd < 0)
 		return open_error(path, -errno, rdonly, err);
 	if (!flock(f->fd, LOCK_EX | LOCK_NB))
@@ -381,6 +386,8 @@ int nvefs_media_file_open(const char *path, const struct nvefs_media_file_opts *
 	if (!code)
 		code = set_size(f, path, opts, err);
 	if (code) {
+		if (f->created)
+			unlink(path);
 		file_close(&f->media);
 		return code;
 	}

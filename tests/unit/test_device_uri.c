@@ -161,6 +161,10 @@ START_TEST(test_create)
 	snprintf(uri, sizeof(uri), "%s,colour=red", device_path("new"));
 	ck_assert_int_eq(nvefs_dev_open(uri, &opts, &dev, NULL), -EINVAL);
 	ck_assert_int_eq(stat(device_path("new"), &st), -1);
+	opts.create_bytes = 100;
+	ck_assert_int_eq(nvefs_dev_open(device_path("new"), &opts, &dev, NULL), -EINVAL);
+	ck_assert_int_eq(stat(device_path("new"), &st), -1);
+	opts.create_bytes = 1 << 20;
 	ck_assert_int_eq(nvefs_dev_open(device_path("new"), &opts, &dev, NULL), 0);
 	ck_assert_uint_eq(nvefs_dev_limits(dev)->nblks, 256);
 	ck_assert_int_eq(stat(device_path("new"), &st), 0);
