@@ -78,6 +78,13 @@ int nvefs_block_install(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lb
 {
 	int err = op->pledged ? 0 : nvefs_op_pledge(op, 1);
 
+	if (err == -ENOSPC) {
+		/* Pledges of maps that are dirty now come back when those are folded. */
+		err = nvefs_commit_run(in->fs->st, true);
+		if (!err)
+			err = nvefs_op_pledge(op, 1);
+	}
+
 	while (!err) {
 		err = install_try(op, in, lblk, entry, csum);
 		if (err != -EAGAIN)

@@ -21,9 +21,12 @@
 #include "base/hash.h"
 #include "fs/window.h"
 
+#define PLEDGE_TRIES 2u
+
 static void write_lock(struct nvefs_op *op);
 static void write_start(struct nvefs_op *op);
 static void write_chunk(struct nvefs_op *op);
+static void write_chunk_again(struct nvefs_op *op);
 static void write_staged(struct nvefs_op *op);
 
 static int write_check(struct nvefs_op *op)
@@ -178,14 +181,28 @@ static void write_chunk(struct nvefs_op *op)
 	memset(op->how, NVEFS_HOW_NONE, op->nblks);
 	memset(op->map, 0, op->nblks * sizeof(op->map[0]));
 	windows = (uint32_t)((op->lblk + op->nblks - 1) / NVEFS_WINDOW_BLKS - op->lblk / NVEFS_WINDOW_BLKS) + 1;
+	err = nvefs_op_pledge(op, windows);
+	if (err == -ENOSPC && op->space_tries < PLEDGE_TRIES) {
+		/* Pledges of maps that are dirty now come back when those are folded. */
+		op->space_tries++;
+		nvefs_op_commit(op, 0, true, write_chunk_again);
+		return;
+	}
 	op->space_tries = 0;
 	op->step = write_staged;
-	err = nvefs_op_pledge(op, windows);
 	if (!err)
 		err = stage_edges(op);
 	op->commit.err = err;
 	if (!op->pending)
 		write_staged(op);
+}
+
+static void write_chunk_again(struct nvefs_op *op)
+{
+	if (op->commit.err)
+		nvefs_write_next(op, op->commit.err);
+	else
+		write_chunk(op);
 }
 
 static bool staged_good(struct nvefs_op *op, const struct nvefs_op_io *oi)

@@ -8,7 +8,7 @@
  * during recovery.
  *
  *	fs_crash [--seed N] [--lives N] [--seconds N] [--route native|scsi] [--dedup on|off]
- *		 [--ops N] [--mutation NAME] [--expect-violation]
+ *		 [--ops N] [--stride N] [--mutation NAME] [--expect-violation] [--verbose]
  */
 #include <errno.h>
 #include <getopt.h>
@@ -17,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "device/record.h"
 #include "device/replay.h"
@@ -40,9 +41,12 @@ struct life {
 	uint32_t nops;
 	enum nvefs_route route;
 	uint64_t deadline_ns;
-	bool violated;
+	bool violated, tight;
+	uint64_t max_bytes; /* of a file */
+	uint32_t end_cut;   /* later ones are not judged */
 	char why[1200];
 	bool verbose; /* list the operations */
+	uint32_t stride;
 };
 
 static const char *const names[ORACLE_NAMES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
@@ -120,14 +124,14 @@ static int op_write(struct life *l)
 
 	if (k < 0)
 		return 0;
-	off = rnd_below(&l->rnd, ORACLE_MAX_BYTES - 1);
+	off = rnd_below(&l->rnd, l->max_bytes - 1);
 	n = 1 + rnd_below(&l->rnd, 6 * 4096);
 	if (rnd_below(&l->rnd, 3)) {
 		off &= ~UINT64_C(4095);
 		n = (n + 4095) & ~UINT64_C(4095);
 	}
-	if (n > ORACLE_MAX_BYTES - off)
-		n = ORACLE_MAX_BYTES - off;
+	if (n > l->max_bytes - off)
+		n = l->max_bytes - off;
 	buf = malloc(n);
 	fill(l, buf, n);
 	oracle_begin(&l->o, at(l), "write %s %llu+%llu", names[k], (unsigned long long)off, (unsigned long long)n);
@@ -147,7 +151,7 @@ static int op_write(struct life *l)
 static int op_truncate(struct life *l)
 {
 	int k = pick(l, true), err;
-	uint64_t size = rnd_below(&l->rnd, ORACLE_MAX_BYTES);
+	uint64_t size = rnd_below(&l->rnd, l->max_bytes);
 
 	if (k < 0)
 		return 0;
@@ -167,7 +171,7 @@ static int op_truncate(struct life *l)
 static int op_punch(struct life *l)
 {
 	int k = pick(l, true), err;
-	uint64_t off = rnd_below(&l->rnd, ORACLE_MAX_BYTES - 1), n = 1 + rnd_below(&l->rnd, 5 * 4096), end;
+	uint64_t off = rnd_below(&l->rnd, l->max_bytes - 1), n = 1 + rnd_below(&l->rnd, 5 * 4096), end;
 
 	if (k < 0)
 		return 0;
@@ -193,9 +197,9 @@ static int op_clone(struct life *l)
 
 	if (from < 0 || to < 0 || l->o.names[from] == l->o.names[to])
 		return 0;
-	off = rnd_below(&l->rnd, 40) * 4096;
-	to_off = rnd_below(&l->rnd, 40) * 4096;
-	n = (1 + rnd_below(&l->rnd, 20)) * 4096;
+	off = rnd_below(&l->rnd, l->max_bytes / 8192) * 4096;
+	to_off = rnd_below(&l->rnd, l->max_bytes / 8192) * 4096;
+	n = (1 + rnd_below(&l->rnd, l->max_bytes / 8192)) * 4096;
 	oracle_begin(&l->o, at(l), "clone %s %llu+%llu to %s %llu", names[from], (unsigned long long)off,
 		     (unsigned long long)n, names[to], (unsigned long long)to_off);
 	got = h_copy(l->w, l->o.files[l->o.names[from]].ino, off, l->o.files[l->o.names[to]].ino, to_off, n);
@@ -210,6 +214,17 @@ static int op_clone(struct life *l)
 	return got < 0 ? (int)got : 0;
 }
 
+/* The last name went: the kernel would forget it now, and its blocks are free. */
+static void forget_nameless(struct life *l, int file)
+{
+	uint32_t i;
+
+	for (i = 0; i < ORACLE_NAMES; i++)
+		if (l->o.names[i] == file)
+			return;
+	nvefs_forget(l->w, l->o.files[file].ino, 100);
+}
+
 static int op_unlink(struct life *l)
 {
 	int k = pick(l, true), err;
@@ -219,15 +234,11 @@ static int op_unlink(struct life *l)
 	oracle_begin(&l->o, at(l), "unlink %s", names[k]);
 	err = h_unlink(l->w, names[k]);
 	if (!err) {
-		uint32_t i;
-		bool other = false;
+		int file = l->o.names[k];
 
-		for (i = 0; i < ORACLE_NAMES; i++)
-			other |= i != (uint32_t)k && l->o.names[i] == l->o.names[k];
-		if (!other)
-			nvefs_forget(l->w, l->o.files[l->o.names[k]].ino, 100);
-		oracle_named(&l->o, l->o.names[k]);
+		oracle_named(&l->o, file);
 		l->o.names[k] = -1;
+		forget_nameless(l, file);
 	}
 	oracle_end(&l->o, at(l));
 	return err;
@@ -248,6 +259,8 @@ static int op_rename(struct life *l)
 		l->o.names[to] = l->o.names[from];
 		l->o.names[from] = swap ? tmp : -1;
 		oracle_named(&l->o, l->o.names[to]);
+		if (!swap && tmp >= 0)
+			forget_nameless(l, tmp);
 	}
 	oracle_end(&l->o, at(l));
 	return err;
@@ -297,9 +310,28 @@ static int op_sync(struct life *l)
 	return err;
 }
 
+/* Asking for holes folds the file's map into the tree, and commits nothing. */
+static int op_fold(struct life *l)
+{
+	int k = pick(l, true), err;
+	uint64_t off;
+
+	if (k < 0)
+		return 0;
+	oracle_begin(&l->o, at(l), "fold %s", names[k]);
+	err = nvefs_seek(l->w, l->o.files[l->o.names[k]].ino, 0, SEEK_HOLE, &off);
+	oracle_end(&l->o, at(l));
+	return err == -ENXIO ? 0 : err;
+}
+
 static int step(struct life *l)
 {
-	switch (rnd_below(&l->rnd, 20)) {
+	uint64_t kind = rnd_below(&l->rnd, 20);
+
+	/* Long stretches without a commit in which folds free blocks. */
+	if (l->tight && kind >= 9 && kind <= 12 && rnd_below(&l->rnd, 5))
+		return op_fold(l);
+	switch (kind) {
 	case 0:
 	case 1:
 		return op_create(l);
@@ -532,6 +564,25 @@ static struct nvefs_dev *make(struct life *l)
 	return top;
 }
 
+/*
+ * In every second life nearly all space is taken, so that freed blocks are used
+ * again at once: what brings them back too early is seen. Files are small then;
+ * in the others they span windows.
+ */
+#define LEAVE_BLKS 170u
+static int take_space(struct life *l)
+{
+	struct nvefs_statfs s;
+	uint64_t ino;
+	int err = h_create(l->w, "filler", &ino);
+
+	if (!err)
+		err = nvefs_statfs(l->w, &s);
+	if (!err)
+		err = h_fallocate(l->w, ino, 0, 0, (s.avail_blks - LEAVE_BLKS) * 4096);
+	return err ? err : h_sync(l->w);
+}
+
 static void work(struct life *l)
 {
 	struct nvefs_error e = {{0}};
@@ -540,14 +591,43 @@ static void work(struct life *l)
 
 	if (!err)
 		err = nvefs_worker_open(l->fs, &l->w);
+	if (!err && l->tight)
+		err = take_space(l);
 	for (i = 0; !err && i < l->nops; i++)
 		err = step(l);
-	if (err)
+	/* A full disk ends the work; how far that operation came is not known, so cuts end before it. */
+	l->end_cut = UINT32_MAX;
+	if (err == -ENOSPC && l->tight && i)
+		l->end_cut = l->o.ops[l->o.nops - 1].begun;
+	else if (err)
 		fail(l, l->o.ops[l->o.nops ? l->o.nops - 1 : 0].what, err);
 	for (i = 0; l->verbose && i < l->o.nops; i++)
 		fprintf(stderr, "%3u %5u-%5u %s\n", i, l->o.ops[i].begun, l->o.ops[i].ended, l->o.ops[i].what);
 	nvefs_worker_close(l->w);
 	nvefs_abandon(l->fs);
+}
+
+/* Every stride-th cut, another residue in each life: early and late ones get their share of the time. */
+static void each_cut(struct life *l, struct nvefs_replay *r)
+{
+	struct nvefs_dev *dev;
+	uint64_t k = l->seed;
+	uint32_t i;
+
+	while (nvefs_replay_next(r) == 1) {
+		if (nvefs_replay_cut(r) > l->end_cut)
+			return;
+		if (k++ % l->stride)
+			continue;
+		for (i = 0; i < nvefs_replay_nstates(r); i++) {
+			if (nvefs_replay_open(r, i, &dev)) {
+				fail(l, "a state cannot be made", 0);
+				return;
+			}
+			if (each_state(dev, r, i, l))
+				return;
+		}
+	}
 }
 
 static bool run_life(struct life *l)
@@ -570,7 +650,7 @@ static bool run_life(struct life *l)
 		exit(2);
 	}
 	if (!l->violated)
-		nvefs_replay_each(r, each_state, l, NULL);
+		each_cut(l, r);
 	nvefs_replay_free(r);
 	nvefs_record_free(l->log);
 	oracle_done(&l->o);
@@ -614,7 +694,7 @@ static void quiet(enum nvefs_log_level level, const char *line)
 int main(int argc, char **argv)
 {
 	static const struct option opts[] = {{"seed", 1, 0, 's'},   {"lives", 1, 0, 'l'},  {"seconds", 1, 0, 't'},
-					     {"route", 1, 0, 'r'},  {"dedup", 1, 0, 'd'},  {"ops", 1, 0, 'o'}, {"verbose", 0, 0, 'v'},
+					     {"route", 1, 0, 'r'},  {"dedup", 1, 0, 'd'},  {"ops", 1, 0, 'o'}, {"verbose", 0, 0, 'v'}, {"stride", 1, 0, 'i'},
 					     {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'}, {0}};
 	static struct life l;
 	uint64_t seed = rnd_seed(), states = 0, recut = 0, start = now_ns(), seconds = 20;
@@ -634,15 +714,20 @@ int main(int argc, char **argv)
 		case 'm': set_mutation(optarg); break;
 		case 'x': expect = true; break;
 		case 'v': l.verbose = true; break;
+		case 'i': l.stride = (uint32_t)strtoul(optarg, NULL, 0); break;
 		default: return 2;
 		}
 	}
+	if (!l.stride)
+		l.stride = 3;
 	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
 	for (; n < lives && ok && now_ns() - start < seconds * 1000000000u; n++) {
 		memset(&l, 0, offsetof(struct life, verbose));
 		l.seed = seed + n;
 		l.rnd.s = l.seed * 0x9e3779b97f4a7c15u;
 		l.nops = nops < ORACLE_OPS - 1 ? nops : ORACLE_OPS - 1;
+		l.tight = n % 2 == 0;
+		l.max_bytes = l.tight ? 16 * 4096 : ORACLE_MAX_BYTES;
 		l.route = route;
 		l.opts.dedup = dedup ? NVEFS_ON : NVEFS_OFF;
 		l.opts.commit_interval_s = 1;

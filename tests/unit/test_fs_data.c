@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../support/harness.h"
+#include "store/state.h"
 
 #define FILES 3u
 #define MAX_BYTES (1536u * 1024)
@@ -569,6 +570,54 @@ START_TEST(preallocated_fits_a_full_disk)
 }
 END_TEST
 
+/*
+ * Blocks freed by a transaction that is not durable yet must not be written
+ * again: after a crash the old file needs them. With the quarantine switched
+ * off (loop 1) that is what happens, so this test can fail.
+ */
+START_TEST(freed_blocks_wait_for_the_commit)
+{
+	const uint64_t n = 24 * 4096;
+	uint8_t *old = malloc(n), *buf = malloc(n);
+	struct nvefs_statfs s;
+	struct harness h = {0};
+	uint64_t a, b, filler, at, i;
+	int64_t got;
+
+	nvefs_store_mutation = _i ? NVEFS_MUTATE_NO_QUARANTINE : NVEFS_MUTATE_NONE;
+	harness_make(&h, 64u << 20, &(struct nvefs_mount_opts){.commit_interval_s = 3600});
+	ck_assert_int_eq(h_create(h.w, "a", &a), 0);
+	ck_assert_int_eq(h_create(h.w, "b", &b), 0);
+	ck_assert_int_eq(h_create(h.w, "filler", &filler), 0);
+	ck_assert_int_eq(nvefs_statfs(h.w, &s), 0);
+	ck_assert_int_eq(h_fallocate(h.w, filler, 0, 0, (s.avail_blks - 200) * 4096), 0);
+	memset(old, 'o', n);
+	for (i = 0; i < n; i += 4096)
+		old[i] = (uint8_t)i;
+	ck_assert_int_eq(h_write(h.w, a, 0, old, n, 0), 0);
+	ck_assert_int_eq(h_sync(h.w), 0);
+	/* Overwrite and fold, again and again: freed space would go round. */
+	for (i = 0; i < 60; i++) {
+		memset(buf, (int)i, n);
+		if (h_write(h.w, i % 2 ? b : a, 0, buf, n, 0))
+			break;
+		nvefs_seek(h.w, i % 2 ? b : a, 0, SEEK_HOLE, &at);
+	}
+	harness_crash(&h);
+	nvefs_store_mutation = NVEFS_MUTATE_NONE;
+	harness_mount(&h);
+	got = h_read(h.w, a, 0, buf, n);
+	if (_i)
+		ck_assert_msg(got != (int64_t)n || (memcmp(buf, old, n) && buf[0] != buf[n - 1]),
+			      "without the quarantine nothing was lost: this test shows nothing");
+	else
+		ck_assert_msg(got == (int64_t)n, "read gave %lld", (long long)got);
+	harness_done(&h);
+	free(old);
+	free(buf);
+}
+END_TEST
+
 START_TEST(modes_and_limits)
 {
 	struct harness h = {0};
@@ -611,6 +660,7 @@ int main(void)
 	tcase_add_loop_test(c, several_workers, 0, 2);
 	tcase_add_test(c, full_and_empty_again);
 	tcase_add_test(c, preallocated_fits_a_full_disk);
+	tcase_add_loop_test(c, freed_blocks_wait_for_the_commit, 0, 1);
 	tcase_add_test(c, modes_and_limits);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);
