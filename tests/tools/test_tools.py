@@ -1,0 +1,354 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""mkfs.nvefs, fsck.nvefs, dump.nvefs and nvefs-bench as programs: what they say, their exit codes, what they leave alone."""
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = os.environ["NVEFS_BUILD"]
+MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
+FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
+DUMP = os.path.join(BUILD, "src/ctl/dump.nvefs")
+BENCH = os.path.join(BUILD, "src/bench/nvefs-bench")
+POKE = os.path.join(BUILD, "tests/fuse/poke")
+UUID = "0b5f3c1e-7a55-4b43-9f4e-5d2a1c3b4a59"
+MIB = 1 << 20
+
+
+def run(*args):
+    return subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=120, check=False)
+
+
+def digest(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).hexdigest()
+
+
+class Tools(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="nvefs-tools-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.img = os.path.join(self.dir, "disk.img")
+
+    def file(self, size, head=b""):
+        with open(self.img, "wb") as f:
+            f.write(head)
+            f.truncate(size)
+
+    def make(self, *options, size="64M"):
+        r = run(MKFS, "-q", "-s", size, *options, self.img)
+        self.assertEqual((r.returncode, r.stdout, r.stderr), (0, "", ""))
+
+    def scratch(self, offset, data=b"\xff" * 8):
+        with open(self.img, "r+b") as f:
+            f.seek(offset)
+            f.write(data)
+
+    def refuse(self, code, words, *args):
+        """Exit code, one line that begins with the program's name and holds these words; the image untouched."""
+        before = digest(self.img) if os.path.isfile(self.img) else None
+        r = run(*args)
+        self.assertEqual(r.returncode, code, r.stdout + r.stderr)
+        lines = r.stderr.splitlines()
+        self.assertEqual(len(lines), 1, r.stderr)
+        self.assertTrue(lines[0].startswith(os.path.basename(args[0]) + ": "), lines[0])
+        for word in words:
+            self.assertIn(word.lower(), lines[0].lower())
+        self.assertEqual(digest(self.img) if os.path.isfile(self.img) else None, before, "the image was changed")
+
+    # ---- all programs ----
+
+    def test_help_and_version(self):
+        for program in (MKFS, FSCK, DUMP, BENCH):
+            for option in ("--help", "-h"):
+                r = run(program, option)
+                self.assertEqual((r.returncode, r.stderr), (0, ""))
+                self.assertIn("usage: " + os.path.basename(program), r.stdout)
+            for option in ("--version", "-V"):
+                r = run(program, option)
+                self.assertEqual((r.returncode, r.stderr), (0, ""))
+                self.assertRegex(r.stdout, r"^" + os.path.basename(program) + r" \d+\.\d+")
+
+    def test_usage(self):
+        for program, code in ((MKFS, 1), (FSCK, 16), (DUMP, 2)):
+            for args in ([], ["a", "b", "c", "d"], ["--no-such-option", self.img]):
+                r = run(program, *args)
+                self.assertEqual(r.returncode, code, (program, args))
+                self.assertIn("--help", r.stderr)
+                self.assertFalse(os.path.exists(self.img))
+
+    def test_absent_target(self):
+        self.refuse(1, [self.img, "no such file", "-s"], MKFS, self.img)
+        self.refuse(8, [self.img, "no such file"], FSCK, self.img)
+        self.refuse(1, [self.img, "no such file"], DUMP, self.img)
+
+    def test_unknown_target_option(self):
+        self.make()
+        for program, code in ((MKFS, 1), (FSCK, 8), (DUMP, 1)):
+            self.refuse(code, ["wrong", "valid options"], program, *(["-f"] if program == MKFS else []),
+                        self.img + ",wrong=1")
+
+    def test_in_use(self):
+        self.make()
+        with open(self.img, "r+b") as f:
+            fcntl.flock(f, fcntl.LOCK_EX)
+            self.refuse(1, ["in use"], MKFS, "-f", self.img)
+            self.refuse(8, ["in use"], FSCK, self.img)
+            self.refuse(8, ["in use"], FSCK, "-n", self.img)
+            self.refuse(1, ["in use"], DUMP, self.img)
+
+    def test_no_nvefs(self):
+        self.file(64 * MIB)
+        self.refuse(8, ["no nvefs"], FSCK, "-n", self.img)
+        self.refuse(8, ["no nvefs"], FSCK, self.img)
+        self.refuse(1, ["no nvefs"], DUMP, self.img, "root")
+
+    def test_future(self):
+        """A newer disk version, or a feature that must be understood, in all slots, with right checksums."""
+        for field, value in (("disk_version", 99), ("feature_incompat", 1 << 40)):
+            self.make()
+            self.assertEqual(run(POKE, self.img, field, value).returncode, 0)
+            self.refuse(8, [self.img, "newer"], FSCK, self.img)
+            self.refuse(1, [self.img], DUMP, self.img, "root")
+            self.refuse(1, ["nvefs", "-f"], MKFS, self.img)
+            os.unlink(self.img)
+
+    def test_ro_compat_feature(self):
+        """fsck only reads: it may look at a file system that it must not write."""
+        self.make()
+        self.assertEqual(run(POKE, self.img, "feature_ro_compat", 1 << 40).returncode, 0)
+        self.assertEqual(run(FSCK, "-n", self.img).returncode, 0)
+
+    # ---- mkfs.nvefs ----
+
+    def test_mkfs_says_what_it_made(self):
+        r = run(MKFS, "-L", "backup", "-U", UUID, "-s", "64M", "--dedup=on", self.img)
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+        for word in (self.img, "backup", UUID, "dedup on"):
+            self.assertIn(word, r.stdout)
+        self.assertEqual(os.stat(self.img).st_size, 64 * MIB)
+        self.assertLess(os.stat(self.img).st_blocks * 512, 4 * MIB, "the image is not sparse")
+        slot = json.loads(run(DUMP, "--json", self.img).stdout)[0]
+        self.assertEqual((slot["label"], slot["uuid"], slot["dedup"]), ("backup", UUID, "on"))
+
+    def test_mkfs_makes_a_clean_one(self):
+        for size in ("64M", "65M", "127M", "1G", "100G"):
+            self.make(size=size)
+            r = run(FSCK, "-f", self.img)
+            self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+            os.unlink(self.img)
+
+    def test_mkfs_dry_run(self):
+        r = run(MKFS, "-n", "-s", "64M", self.img)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("would make", r.stdout)
+        self.assertFalse(os.path.exists(self.img))
+        self.file(64 * MIB)
+        before = digest(self.img)
+        self.assertEqual(run(MKFS, "-n", self.img).returncode, 0)
+        self.assertEqual(digest(self.img), before)
+
+    def test_mkfs_too_small(self):
+        self.refuse(1, ["64 MiB"], MKFS, "-s", "63M", self.img)
+        self.assertFalse(os.path.exists(self.img))
+        for size in (0, 1, 4096, 64 * MIB - 4096):
+            self.file(size)
+            self.refuse(1, ["64 MiB"], MKFS, self.img)
+        self.refuse(1, ["64 MiB"], MKFS, "ram:1M")
+
+    def test_mkfs_bad_values(self):
+        self.refuse(1, ["63"], MKFS, "-L", "x" * 64, "-s", "64M", self.img)
+        self.refuse(1, ["uuid"], MKFS, "-U", "nonsense", "-s", "64M", self.img)
+        self.refuse(1, ["size"], MKFS, "-s", "many", self.img)
+        self.refuse(1, ["on or off"], MKFS, "--dedup=maybe", "-s", "64M", self.img)
+        self.assertFalse(os.path.exists(self.img))
+
+    def test_mkfs_refuses_nvefs(self):
+        self.make("-L", "mine")
+        self.refuse(1, ["nvefs", "mine", "-f"], MKFS, self.img)
+        self.refuse(1, ["nvefs", "-f"], MKFS, "-n", self.img)
+        self.scratch(4096 * 0 + 2000)  # a damaged first slot is still somebody's file system
+        self.refuse(1, ["nvefs", "-f"], MKFS, "-s", "128M", self.img)
+        self.assertEqual(os.stat(self.img).st_size, 64 * MIB)
+        r = run(MKFS, "-q", "-f", "-L", "new", self.img)
+        self.assertEqual((r.returncode, r.stdout, r.stderr), (0, "", ""))
+        self.assertEqual(run(FSCK, "-f", self.img).returncode, 0)
+
+    def test_mkfs_refuses_foreign(self):
+        foreign = {"mkfs.ext4": ["-q", "-F"], "mkswap": [], "mkfs.vfat": [], "mkfs.xfs": ["-q"]}
+        tried = 0
+        for program, options in foreign.items():
+            if not shutil.which(program):
+                continue
+            self.file(512 * MIB)
+            if run(program, *options, self.img).returncode:
+                continue
+            tried += 1
+            self.refuse(1, ["already", "-f"], MKFS, self.img)
+            r = run(MKFS, "-q", "-f", self.img)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            if shutil.which("blkid"):
+                self.assertNotIn("TYPE", run("blkid", "-p", self.img).stdout.replace("PART_ENTRY", ""), program)
+        self.assertGreater(tried, 0)
+
+    def test_mkfs_refuses_partition_table(self):
+        # DOS: one Linux partition from sector 2048 on.
+        entry = bytes([0, 0, 33, 0, 0x83, 0xaa, 0x28, 2]) + struct.pack("<II", 2048, 100000)
+        self.file(64 * MIB, b"\0" * 446 + entry + b"\0" * 48 + b"\x55\xaa")
+        self.refuse(1, ["partition table", "-f"], MKFS, self.img)
+
+    def test_mkfs_read_only_target(self):
+        self.file(64 * MIB)
+        os.chmod(self.img, 0o400)
+        if os.geteuid() == 0:
+            self.skipTest("root may write to every file")
+        self.refuse(1, [self.img, "permission"], MKFS, self.img)
+
+    def test_mkfs_directory(self):
+        self.refuse(1, [self.dir], MKFS, self.dir)
+
+    # ---- fsck.nvefs ----
+
+    def test_fsck_clean(self):
+        self.make()
+        for options in ([], ["-n"], ["-p"], ["-a"], ["-y"], ["-f"], ["-a", "-f"], ["-C"], ["-C0"], ["--data"]):
+            r = run(FSCK, *options, self.img)
+            self.assertEqual((r.returncode, r.stderr), (0, ""), options)
+            self.assertIn("clean", r.stdout)
+
+    def test_fsck_usage(self):
+        self.make()
+        self.refuse(16, ["only one"], FSCK, "-n", "-y", self.img)
+
+    def test_fsck_damaged_root(self):
+        self.make()
+        self.scratch(2 * 4096 + 100)
+        before = digest(self.img)
+        for options in (["-n"], ["-p"], ["-a"], ["-y"], []):
+            r = run(FSCK, *options, self.img)
+            self.assertEqual(r.returncode, 4, options)
+            self.assertIn("NV0202", r.stdout)
+            self.assertIn("cannot repair yet", r.stdout)
+        self.assertEqual(digest(self.img), before)
+
+    def test_fsck_damaged_slot(self):
+        self.make()
+        self.scratch(4096 + 100)
+        r = run(FSCK, "-n", self.img)
+        self.assertEqual(r.returncode, 4)
+        self.assertIn("NV0101", r.stdout)
+
+    def test_fsck_all_slots_damaged(self):
+        self.make()
+        for slot in json.loads(run(DUMP, "--json", self.img).stdout):
+            self.scratch(slot["pblk"] * 4096 + 100)
+        self.assertEqual(run(FSCK, self.img).returncode, 4)
+        self.refuse(1, [self.img], DUMP, self.img, "root")
+
+    def test_fsck_json(self):
+        self.make("-L", "mine")
+        doc = json.loads(run(FSCK, "--json", self.img).stdout)
+        self.assertTrue(doc["clean"])
+        self.assertEqual((doc["label"], doc["exit_status"], doc["counts"]["directories"]), ("mine", 0, 1))
+        self.scratch(3 * 4096 + 2000)
+        r = run(FSCK, "--json", self.img)
+        doc = json.loads(r.stdout)
+        self.assertFalse(doc["clean"])
+        self.assertEqual((r.returncode, doc["exit_status"]), (4, 4))
+        self.assertIn("NV0606", [p["code"] for p in doc["problems"]])
+        self.assertEqual(doc["problems_found"], len(doc["problems"]))
+        doc = json.loads(run(FSCK, "--json", self.img + ".absent").stdout)
+        self.assertEqual(doc["exit_status"], 8)
+
+    def test_fsck_progress_descriptor(self):
+        self.make(size="100G")
+        r = subprocess.run([FSCK, "-C2", self.img], capture_output=True, text=True, timeout=60, check=False)
+        self.assertEqual(r.returncode, 0)
+        for line in r.stderr.splitlines():
+            self.assertRegex(line, r"^\d+ \d+ \d+ " + self.img + "$")
+
+    # ---- dump.nvefs ----
+
+    def test_dump_commands(self):
+        self.make()
+        for command in ("super", "root", "groups", "tree", "journal", "inode /", "map 1", "block 2"):
+            words = command.split()
+            r = run(DUMP, self.img, *words)
+            if command != "map 1":
+                self.assertEqual((r.returncode, r.stderr), (0, ""), command)
+                self.assertNotEqual(r.stdout, "")
+            doc = json.loads(run(DUMP, "--json", self.img, *words).stdout)
+            self.assertIsInstance(doc, list)
+        self.assertEqual(json.loads(run(DUMP, "--json", self.img, "inode", "1").stdout),
+                         json.loads(run(DUMP, "--json", self.img, "inode", "/").stdout))
+
+    def test_dump_bad(self):
+        self.make()
+        self.refuse(1, ["/absent", "no such file"], DUMP, self.img, "inode", "/absent")
+        self.refuse(1, ["77"], DUMP, self.img, "inode", "77")
+        self.refuse(1, ["inode number"], DUMP, self.img, "inode", "seven")
+        self.refuse(2, ["--help"], DUMP, self.img, "nonsense")
+        self.refuse(2, ["argument"], DUMP, self.img, "inode")
+        self.refuse(2, ["argument"], DUMP, self.img, "root", "1")
+
+    def test_dump_damaged(self):
+        self.make()
+        self.scratch(16 * 4096 + 100)
+        r = run(DUMP, self.img, "journal")
+        self.assertEqual(r.returncode, 0)
+        self.assertIn("damaged", r.stdout)
+        self.scratch(2 * 4096 + 100)
+        self.refuse(1, ["root"], DUMP, self.img, "tree")
+        self.assertIn("corrupt", run(DUMP, self.img, "block", "2").stdout)
+
+    # ---- nvefs-bench ----
+
+    def test_bench_usage(self):
+        for args in ([], ["nonsense"], ["matrix"], ["matrix", "--routes", "sata", self.img],
+                     ["matrix", "--dedup", "maybe", self.img], ["matrix", "--cells", "read-rand-5k", self.img],
+                     ["matrix", "--rounds", "0", self.img], ["matrix", "--runtime", "never", self.img],
+                     ["matrix", "--size", "1", self.img], ["matrix", "--jobs", "-1", self.img]):
+            r = run(BENCH, *args)
+            self.assertEqual(r.returncode, 2, args)
+            self.assertTrue(r.stderr.splitlines()[-1].startswith("nvefs-bench: "), r.stderr)
+
+    def test_bench_absent_target(self):
+        if not shutil.which("fio"):
+            self.skipTest("fio is not installed")
+        self.refuse(1, ["no such file"], BENCH, "matrix", "--quick", self.img)
+
+
+class Lines(unittest.TextTestResult):
+    """One line for each test, as tests/summary.py counts them."""
+
+    def say(self, kind, test, why=""):
+        self.stream.writeln(f"{kind}: {test.id().replace('__main__.', '')}{': ' + why if why else ''}")
+
+    def addSuccess(self, test):
+        super().addSuccess(test)
+        self.say("PASS", test)
+
+    def addFailure(self, test, err):
+        super().addFailure(test, err)
+        self.say("FAIL", test)
+
+    def addError(self, test, err):
+        super().addError(test, err)
+        self.say("FAIL", test)
+
+    def addSkip(self, test, reason):
+        super().addSkip(test, reason)
+        self.say("SKIP", test, reason)
+
+
+if __name__ == "__main__":
+    RUNNER = unittest.TextTestRunner(stream=sys.stdout, resultclass=Lines, verbosity=0)
+    PROGRAM = unittest.main(exit=False, testRunner=RUNNER)
+    sys.exit(0 if PROGRAM.result.wasSuccessful() else 1)
