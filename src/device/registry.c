@@ -26,7 +26,10 @@ static bool match_ram(const struct nvefs_uri *uri)
 /* A name that does not exist is a file that might be created, unless it is in /dev. */
 static bool match_file(const struct nvefs_uri *uri)
 {
-	return uri->exists ? S_ISREG(uri->st.st_mode) : strncmp(uri->name, "/dev/", 5) != 0;
+	if (uri->exists)
+		return S_ISREG(uri->st.st_mode);
+	/* What is not there yet is a file to be made, but not among the device nodes. */
+	return strncmp(uri->name, "/dev/", 5) || !strncmp(uri->name, "/dev/shm/", 9);
 }
 
 static bool match_absent(const struct nvefs_uri *uri)

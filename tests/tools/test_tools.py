@@ -211,6 +211,15 @@ class Tools(unittest.TestCase):
             self.skipTest("root may write to every file")
         self.refuse(1, [self.img, "permission"], MKFS, self.img)
 
+    def test_mkfs_on_shared_memory(self):
+        """A path below /dev that is no device node."""
+        if not os.path.isdir("/dev/shm"):
+            self.skipTest("there is no /dev/shm")
+        path = tempfile.mktemp(prefix="nvefs-tools-", dir="/dev/shm")
+        r = run(MKFS, "-q", "-s", "64M", path)
+        self.addCleanup(lambda: os.path.exists(path) and os.unlink(path))
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+
     def test_mkfs_directory(self):
         self.refuse(1, [self.dir], MKFS, self.dir)
 
