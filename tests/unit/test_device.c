@@ -22,7 +22,8 @@ void device_dir_done(void)
 	struct dirent *e;
 
 	while (d && (e = readdir(d)))
-		unlinkat(dirfd(d), e->d_name, 0);
+		if (unlinkat(dirfd(d), e->d_name, 0))
+			unlinkat(dirfd(d), e->d_name, AT_REMOVEDIR);
 	if (d)
 		closedir(d);
 	rmdir(dir);
