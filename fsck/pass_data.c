@@ -73,12 +73,13 @@ static int take_item(struct nvefs_check_ctx *c, void *arg, const struct nvefs_ke
 
 int nvefs_pass_data(struct nvefs_check_ctx *c)
 {
-	struct data_pass d = {.buf = nvefs_buf_new((size_t)NVEFS_WINDOW_BLKS * NVEFS_BLOCK_SIZE)};
+	struct data_pass d = {0};
 	struct nvefs_check_walk w = {.item = take_item, .arg = &d};
 	int err;
 
 	if (!c->opts->data)
 		return 0;
+	d.buf = nvefs_buf_new((size_t)NVEFS_WINDOW_BLKS * NVEFS_BLOCK_SIZE);
 	if (!d.buf)
 		return -ENOMEM;
 	err = nvefs_check_walk(c, &w);
