@@ -13,7 +13,7 @@ static const struct {
 } passes[] = {
 	{"superblocks", nvefs_pass_super}, {"journal", nvefs_pass_journal},   {"tree", nvefs_pass_tree},
 	{"names", nvefs_pass_names},	   {"blocks", nvefs_pass_blocks},     {"counters", nvefs_pass_counters},
-	{"data", nvefs_pass_data},
+	{"data", nvefs_pass_data},	   {"paths", nvefs_pass_paths},
 };
 #define NPASSES (sizeof(passes) / sizeof(passes[0]))
 
@@ -42,6 +42,19 @@ const char *nvefs_kind_text(uint8_t kind)
 	return "unknown";
 }
 
+/* Most problems of one inode come one after the other. */
+static void note_ino(struct nvefs_check_ctx *c, uint64_t ino)
+{
+	if (!ino || !c->opts->name || c->nbad_inos == NVEFS_CHECK_MAX_NAMES)
+		return;
+	if (c->nbad_inos && c->bad_inos[c->nbad_inos - 1] == ino)
+		return;
+	if (!c->bad_inos)
+		c->bad_inos = calloc(NVEFS_CHECK_MAX_NAMES, sizeof(*c->bad_inos));
+	if (c->bad_inos)
+		c->bad_inos[c->nbad_inos++] = ino;
+}
+
 void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p)
 {
 	if (nvefs_problem_info(p->code)->severity != NVEFS_SEV_NOTE) {
@@ -49,6 +62,7 @@ void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p
 		if (!c->res->first_code)
 			c->res->first_code = p->code;
 	}
+	note_ino(c, p->ino);
 	if (c->opts->report)
 		c->opts->report(c->opts->arg, p);
 }
@@ -84,6 +98,7 @@ int nvefs_check(struct nvefs_dev *dev, const struct nvefs_check_opts *opts, stru
 	nvefs_check_inodes_done(&c.inodes);
 	free(c.groups);
 	free(c.orphans);
+	free(c.bad_inos);
 	if (code && err && !err->text[0])
 		nvefs_error_set(err, code, "%s: the check ended in pass %s: %s",
 				nvefs_dev_identity(dev)->target, name, strerror(-code));

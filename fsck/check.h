@@ -20,6 +20,8 @@ struct nvefs_check_opts {
 	bool data;	       /* read all data and compare with its checksums */
 	/* Each problem as it is found; may be NULL. Valid during the call. */
 	void (*report)(void *arg, const struct nvefs_problem *p);
+	/* At the end: one path of an inode that a problem named. May be NULL. Names are bytes. */
+	void (*name)(void *arg, uint64_t ino, const char *path);
 	/* May be NULL. total 0: not known. Returns non-zero to end the check with -ECANCELED. */
 	int (*progress)(void *arg, const char *pass, uint32_t pass_no, uint32_t npasses, uint64_t done,
 			uint64_t total);

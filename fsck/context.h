@@ -43,7 +43,10 @@ struct nvefs_check_ctx {
 	uint64_t norphans, max_orphans;
 	uint64_t tree_nodes, inode_items, max_ino, mapped_blks;
 	uint64_t share_items, share_refs;
+	uint64_t *bad_inos; /* of problems, the first NVEFS_CHECK_MAX_NAMES of them */
+	uint32_t nbad_inos;
 };
+#define NVEFS_CHECK_MAX_NAMES 1024u
 
 /* Passes: 0 or a negative errno when the check cannot go on; problems are reported, not returned. */
 int nvefs_pass_super(struct nvefs_check_ctx *c);
@@ -53,6 +56,7 @@ int nvefs_pass_names(struct nvefs_check_ctx *c);
 int nvefs_pass_blocks(struct nvefs_check_ctx *c);
 int nvefs_pass_counters(struct nvefs_check_ctx *c);
 int nvefs_pass_data(struct nvefs_check_ctx *c);
+int nvefs_pass_paths(struct nvefs_check_ctx *c);
 
 void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p);
 /* 0 or -ECANCELED. */

@@ -117,6 +117,7 @@ static int check(struct fsck_options *o, struct nvefs_dev *dev)
 		.quick = o->preen && !o->force && !o->data,
 		.data = o->data,
 		.report = nvefs_report_problem,
+		.name = nvefs_report_name,
 		.progress = nvefs_report_progress,
 		.arg = &o->report,
 	};

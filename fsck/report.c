@@ -21,8 +21,10 @@ void nvefs_report_cancel(void)
 
 void nvefs_report_init(struct nvefs_report *r)
 {
-	if (r->json)
-		r->list = json_object_new_array();
+	if (!r->json)
+		return;
+	r->list = json_object_new_array();
+	r->paths = json_object_new_object();
 }
 
 static void clear_bar(struct nvefs_report *r)
@@ -84,6 +86,23 @@ void nvefs_report_problem(void *arg, const struct nvefs_problem *p)
 	}
 	clear_bar(r);
 	printf("%s: %s: %s: %s\n", r->target, code, nvefs_severity_text(nvefs_problem_info(p->code)->severity), text);
+}
+
+void nvefs_report_name(void *arg, uint64_t ino, const char *path)
+{
+	struct nvefs_report *r = arg;
+	char key[24];
+
+	if (r->json) {
+		snprintf(key, sizeof(key), "%llu", (unsigned long long)ino);
+		put_text(r->paths, key, path);
+		return;
+	}
+	clear_bar(r);
+	printf("%s: inode %llu is ", r->target, (unsigned long long)ino);
+	for (const unsigned char *s = (const unsigned char *)path; *s; s++)
+		printf(*s < ' ' || *s == 127 || *s == '\\' ? "\\%03o" : "%c", *s);
+	putchar('\n');
 }
 
 static void draw_bar(struct nvefs_report *r, const char *pass, uint32_t pass_no, uint32_t npasses, double part)
@@ -199,6 +218,7 @@ void nvefs_report_done(struct nvefs_report *r, const struct nvefs_check_result *
 	json_object_object_add(doc, "complete", json_object_new_boolean(!res->skipped));
 	put_number(doc, "problems_found", res->problems);
 	json_object_object_add(doc, "problems", r->list);
+	json_object_object_add(doc, "paths", r->paths);
 	json_object_object_add(doc, "counts", counts_json(res));
 	print_json(r, doc, status);
 }
@@ -212,6 +232,7 @@ void nvefs_report_failed(struct nvefs_report *r, const char *text, int status)
 	if (!r->json)
 		return;
 	json_object_put(r->list);
+	json_object_put(r->paths);
 	doc = json_object_new_object();
 	put_text(doc, "target", r->target);
 	put_text(doc, "error", text);

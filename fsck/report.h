@@ -15,7 +15,7 @@ struct nvefs_report {
 	bool json, bar; /* bar: draw progress on the terminal */
 	int progress_fd; /* > 0: lines "pass done total" for fsck(8) */
 	/* below: report.c only */
-	struct json_object *list;
+	struct json_object *list, *paths;
 	uint64_t counts[NVEFS_REPORT_CODES];
 	uint32_t codes[NVEFS_REPORT_CODES];
 	uint64_t bar_ns;
@@ -25,6 +25,7 @@ struct nvefs_report {
 void nvefs_report_init(struct nvefs_report *r);
 /* The check's callbacks. */
 void nvefs_report_problem(void *arg, const struct nvefs_problem *p);
+void nvefs_report_name(void *arg, uint64_t ino, const char *path);
 int nvefs_report_progress(void *arg, const char *pass, uint32_t pass_no, uint32_t npasses, uint64_t done,
 			  uint64_t total);
 /* The end. `status` is the program's exit status. Frees what the report holds. */

@@ -62,8 +62,9 @@ meson test -C "$dir" --no-rebuild --setup="$kind" "$@" || true
 if [ "$coverage" = yes ] && [ "$kind" = default ] && [ $# -eq 0 ]; then
 	build build-cov -Db_coverage=true -Dc_args=-fprofile-update=atomic
 	find build-cov -name '*.gcda' -delete
-	NVEFS_TEST_QUICK=1 meson test -C build-cov --no-rebuild --setup=default -q \
-		--suite unit --suite fsck --suite crash >/dev/null 2>&1 || true
+	meson test -C build-cov --no-rebuild --setup=default -t 3 --suite unit --suite fsck --suite golden \
+		>/dev/null 2>&1 || true
+	meson test -C build-cov --no-rebuild --setup=default -t 3 crash-fs-scsi-dedup-on >/dev/null 2>&1 || true
 	python3 tests/coverage.py build-cov src
 fi
 

@@ -546,6 +546,39 @@ START_TEST(test_crashed_is_clean)
 }
 END_TEST
 
+static char paths[512];
+
+static void note_path(void *arg, uint64_t ino, const char *path)
+{
+	size_t at = strlen(paths);
+
+	(void)arg;
+	snprintf(paths + at, sizeof(paths) - at, "%llu=%s ", (unsigned long long)ino, path);
+}
+
+/* Damaged data is told by the names of the files, and exactly as many blocks as are damaged. */
+START_TEST(test_paths)
+{
+	struct nvefs_check_opts opts = {.replay_in_memory = true, .data = true, .name = note_path};
+	struct nvefs_check_result res;
+	struct image img;
+
+	image_init(&img);
+	image_edit_inode(&img, 18, shorter);
+	image_close(&img);
+	scratch(&img, img.data[0]);
+	scratch(&img, img.data[2]);
+	paths[0] = '\0';
+	ck_assert_int_eq(nvefs_check(img.dev, &opts, &res, NULL), 0);
+	/* The shared block belongs to two files. */
+	ck_assert_uint_eq(res.problems, 4);
+	ck_assert_ptr_nonnull(strstr(paths, "18=/dir/link "));
+	ck_assert_ptr_nonnull(strstr(paths, "19=/clone "));
+	ck_assert_msg(strstr(paths, "16=/file ") || strstr(paths, "16=/dir/hard "), "%s", paths);
+	image_done(&img);
+}
+END_TEST
+
 START_TEST(test_no_nvefs)
 {
 	struct nvefs_dev_open_opts open_opts = {0};
@@ -589,6 +622,7 @@ int main(void)
 	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
 	tcase_add_test(tc, test_clean);
 	tcase_add_test(tc, test_crashed_is_clean);
+	tcase_add_test(tc, test_paths);
 	tcase_add_test(tc, test_no_nvefs);
 	tcase_add_test(tc, test_table);
 	tcase_add_loop_test(tc, test_damage, 0, (int)NDAMAGES);
