@@ -18,7 +18,7 @@
 
 #define STASH_BATCH_BLKS 64u
 #define STASH_SPARE_BLKS 192u /* while there is plenty */
-#define META_TRIES 4u
+#define META_TRIES 4u	      /* for one block that cannot be read */
 
 /*
  * Of the dirty blocks of a transaction only some are new: a split dirties the
@@ -127,6 +127,23 @@ static int next_group(struct nvefs_alloc *a)
 	return 0;
 }
 
+/*
+ * As nvefs_group_cached, but gives up (-EIO) on a group for which the same
+ * block is asked for again and again: whoever should load it cannot.
+ */
+static int group_cached(struct nvefs_store *st, uint32_t g, struct nvefs_miss *miss)
+{
+	struct nvefs_alloc *a = st->alloc;
+	int err = nvefs_group_cached(st, g, miss);
+
+	if (err != -EAGAIN)
+		return err;
+	if (a->miss_pblk != miss->pblk)
+		a->misses = 0;
+	a->miss_pblk = miss->pblk;
+	return ++a->misses > META_TRIES ? -EIO : -EAGAIN;
+}
+
 static int refill(struct nvefs_store *st, uint32_t want, struct nvefs_miss *miss)
 {
 	struct nvefs_alloc *a = st->alloc;
@@ -134,13 +151,9 @@ static int refill(struct nvefs_store *st, uint32_t want, struct nvefs_miss *miss
 	int err;
 
 	while (a->stash_len < want) {
-		err = nvefs_group_cached(st, a->meta_group, miss);
-		/* A bitmap that cannot be read is asked for again and again: go elsewhere. */
-		if (err == -EAGAIN && a->meta_tries++ < META_TRIES)
+		err = group_cached(st, a->meta_group, miss);
+		if (err == -EAGAIN || err == -ENOMEM)
 			return err;
-		if (err == -ENOMEM)
-			return err;
-		a->meta_tries = 0;
 		if (!err && stash_fill(a, want - a->stash_len))
 			continue;
 		if (hops++ > a->ngroups)
@@ -152,38 +165,76 @@ static int refill(struct nvefs_store *st, uint32_t want, struct nvefs_miss *miss
 	return 0;
 }
 
-int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_flags,
-			   struct nvefs_miss *miss)
+/* The group turned out damaged: its blocks in the stash are free as before. */
+static void stash_drop(struct nvefs_alloc *a, uint32_t g)
+{
+	struct nvefs_stash_entry *s = a->stash + a->stash_head;
+	struct nvefs_mutex *lock = nvefs_group_lock(a, g);
+	uint32_t kept = 0;
+
+	nvefs_mutex_lock(lock);
+	for (uint32_t i = 0; i < a->stash_len; i++) {
+		if (s[i].group == g)
+			nvefs_group_give(a, a->groups[g].mem, s[i].off, 1);
+		else
+			s[kept++] = s[i];
+	}
+	nvefs_mutex_unlock(lock);
+	a->stash_len = kept;
+}
+
+/* Every group of the stash is cached; *ret_bad: this one cannot be. */
+static int check_stash(struct nvefs_store *st, struct nvefs_miss *miss, uint32_t *ret_bad)
 {
 	struct nvefs_alloc *a = st->alloc;
-	uint32_t need = need_blks(a, blks), last = UINT32_MAX;
-	int err;
+	uint32_t last = UINT32_MAX;
 
-	if (!may_use(a, need, txn_flags))
-		return -ENOSPC;
-	if (a->stash_len < need) {
-		uint32_t want = need + STASH_SPARE_BLKS;
-
-		/* Never more than the reserve, which is what data cannot get at anyway. */
-		if (want > a->reserve)
-			want = a->reserve;
-		err = refill(st, may_use(a, 4 * want, 0) ? want : need, miss);
-		if (err)
-			return err;
-	}
 	for (uint32_t i = 0; i < a->stash_len; i++) {
 		uint32_t g = a->stash[a->stash_head + i].group;
+		int err;
 
 		if (g == last)
 			continue;
 		last = g;
-		err = nvefs_group_cached(st, g, miss);
-		if (err)
+		err = group_cached(st, g, miss);
+		if (err) {
+			*ret_bad = g;
 			return err;
+		}
 		if (g == a->meta_group)
 			a->meta_seq = __atomic_load_n(&a->handle_seq, __ATOMIC_RELAXED);
 	}
 	return 0;
+}
+
+int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_flags,
+			   struct nvefs_miss *miss)
+{
+	struct nvefs_alloc *a = st->alloc;
+	uint32_t need = need_blks(a, blks), want = need + STASH_SPARE_BLKS, bad;
+	int err;
+
+	/* Never more than the reserve, which is what data cannot get at anyway. */
+	if (want > a->reserve)
+		want = a->reserve;
+	for (;;) {
+		if (!may_use(a, need, txn_flags))
+			return -ENOSPC;
+		if (a->stash_len < need) {
+			err = refill(st, may_use(a, 4 * want, 0) ? want : need, miss);
+			if (err)
+				return err;
+		}
+		err = check_stash(st, miss, &bad);
+		if (!err || err == -EAGAIN || err == -ENOMEM)
+			return err;
+		stash_drop(a, bad);
+		if (bad == a->meta_group) {
+			err = next_group(a);
+			if (err)
+				return err;
+		}
+	}
 }
 
 int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk)

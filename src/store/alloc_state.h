@@ -121,7 +121,9 @@ struct nvefs_alloc {
 	struct nvefs_stash_entry *stash; /* blocks taken out for metadata, next one first */
 	uint32_t stash_head, stash_len, stash_cap;
 	uint32_t meta_group; /* read by data allocation as an atomic */
-	uint32_t meta_off, meta_tries;
+	uint32_t meta_off;
+	uint32_t misses; /* times in a row that miss_pblk was asked for */
+	uint64_t miss_pblk;
 	uint64_t meta_seq; /* handle_seq of the handle in which meta_group is known to be cached */
 
 	uint32_t sweep_group; /* the collector's */

@@ -347,6 +347,7 @@ TCase *test_alloc_life(void)
 {
 	TCase *tc = tcase_create("life");
 
+	tcase_set_timeout(tc, 50);
 	tcase_add_test(tc, reserve_and_give_back);
 	tcase_add_test(tc, live_block_goes_through_quarantine);
 	tcase_add_test(tc, block_never_in_the_tree_needs_no_commit);

@@ -259,6 +259,35 @@ START_TEST(damaged_group_is_left_alone)
 }
 END_TEST
 
+START_TEST(damaged_metadata_group_is_left)
+{
+	struct fake *f = fake_new(3, 1);
+	struct nvefs_txn t;
+	uint64_t pblk = 0;
+	int failed = 0, err;
+
+	ck_assert_int_eq(fake_begin(f, 20, 0, &t), 0);
+	ck_assert_int_eq(nvefs_alloc_meta(&t, &pblk), 0);
+	fake_end(f, &t);
+	/* Its bitmap leaves the cache and cannot be read again. */
+	f->bitmap_cached[nvefs_layout_group(pblk)] = false;
+	f->bitmap_err[nvefs_layout_group(pblk)] = -EIO;
+	while ((err = fake_begin(f, 20, 0, &t)) == -EIO)
+		ck_assert_int_lt(failed++, 10);
+	ck_assert_int_eq(err, 0);
+	ck_assert_int_gt(failed, 0);
+	for (int i = 0; i < 20; i++) {
+		uint64_t other;
+
+		ck_assert_int_eq(nvefs_alloc_meta(&t, &other), 0);
+		ck_assert_uint_ne(nvefs_layout_group(other), nvefs_layout_group(pblk));
+	}
+	fake_end(f, &t);
+	fake_check(f);
+	fake_free(f);
+}
+END_TEST
+
 START_TEST(damaged_counts_fail_the_mount)
 {
 	struct fake *f = fake_new(3, 1);
@@ -359,6 +388,7 @@ TCase *test_alloc_place(void)
 {
 	TCase *tc = tcase_create("place");
 
+	tcase_set_timeout(tc, 50);
 	tcase_add_test(tc, successive_blocks_are_sequential);
 	tcase_add_test(tc, workers_have_groups_of_their_own);
 	tcase_add_test(tc, many_workers_share_groups_apart);
@@ -368,6 +398,7 @@ TCase *test_alloc_place(void)
 	tcase_add_test(tc, quarantine_promises_more);
 	tcase_add_test(tc, metadata_beyond_the_credits);
 	tcase_add_test(tc, damaged_group_is_left_alone);
+	tcase_add_test(tc, damaged_metadata_group_is_left);
 	tcase_add_test(tc, damaged_counts_fail_the_mount);
 	tcase_add_test(tc, discard_comes_before_reuse);
 	tcase_add_test(tc, trim_free_space);
