@@ -57,7 +57,7 @@ class Workloads(Case):
             run("fio", "--name=verify", f"--directory={self.mnt}", "--rw=randrw", "--bsrange=4k-64k",
                 f"--size={12 * SCALE}M", "--numjobs=2", "--ioengine=libaio", "--direct=1", "--iodepth=16",
                 "--verify=crc32c", "--verify_fatal=1", "--do_verify=1", "--dedupe_percentage=40",
-                "--output-format=terse", timeout=LONG)
+                "--output-format=terse", timeout=LONG, cwd=self.dir)
         self.everywhere(work)
 
     @needs("git")
