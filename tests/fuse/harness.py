@@ -161,12 +161,17 @@ class Lines(unittest.TextTestResult):
         self.say("SKIP", test, reason)
 
 
+def run_tests():
+    """Run the tests of the program's own file, and exit."""
+    runner = unittest.TextTestRunner(stream=sys.stdout, resultclass=Lines, verbosity=0)
+    program = unittest.main(module="__main__", exit=False, testRunner=runner)
+    sys.exit(0 if program.result.wasSuccessful() else 1)
+
+
 def main():
     """For `if __name__ == "__main__"`: run the file's tests; 77 when they cannot run."""
     reason = why_not()
     if reason:
         print(f"SKIP: {reason}")
         sys.exit(77)
-    runner = unittest.TextTestRunner(stream=sys.stdout, resultclass=Lines, verbosity=0)
-    program = unittest.main(module="__main__", exit=False, testRunner=runner)
-    sys.exit(0 if program.result.wasSuccessful() else 1)
+    run_tests()

@@ -12,6 +12,9 @@ import sys
 import tempfile
 import unittest
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "fuse"))
+from harness import run_tests  # pylint: disable=wrong-import-position
+
 BUILD = os.environ["NVEFS_BUILD"]
 MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
 FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
@@ -334,30 +337,5 @@ class Tools(unittest.TestCase):
         self.refuse(1, ["no such file"], BENCH, "matrix", "--quick", self.img)
 
 
-class Lines(unittest.TextTestResult):
-    """One line for each test, as tests/summary.py counts them."""
-
-    def say(self, kind, test, why=""):
-        self.stream.writeln(f"{kind}: {test.id().replace('__main__.', '')}{': ' + why if why else ''}")
-
-    def addSuccess(self, test):
-        super().addSuccess(test)
-        self.say("PASS", test)
-
-    def addFailure(self, test, err):
-        super().addFailure(test, err)
-        self.say("FAIL", test)
-
-    def addError(self, test, err):
-        super().addError(test, err)
-        self.say("FAIL", test)
-
-    def addSkip(self, test, reason):
-        super().addSkip(test, reason)
-        self.say("SKIP", test, reason)
-
-
 if __name__ == "__main__":
-    RUNNER = unittest.TextTestRunner(stream=sys.stdout, resultclass=Lines, verbosity=0)
-    PROGRAM = unittest.main(exit=False, testRunner=RUNNER)
-    sys.exit(0 if PROGRAM.result.wasSuccessful() else 1)
+    run_tests()
