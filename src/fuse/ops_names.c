@@ -165,21 +165,6 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	reply_created(req, &attr, fi);
 }
 
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
-static void op_tmpfile(fuse_req_t req, fuse_ino_t parent, mode_t mode, struct fuse_file_info *fi)
-{
-	struct nvefs_cred cred = cred_of(req);
-	struct nvefs_attr attr;
-	int err = nvefs_tmpfile(worker(), parent, (mode & ~(mode_t)S_IFMT) | S_IFREG, &cred, &attr);
-
-	if (err) {
-		fuse_reply_err(req, -err);
-		return;
-	}
-	reply_created(req, &attr, fi);
-}
-#endif
-
 void nvefs_ops_names(struct fuse_lowlevel_ops *ops)
 {
 	ops->lookup = op_lookup;
@@ -194,7 +179,4 @@ void nvefs_ops_names(struct fuse_lowlevel_ops *ops)
 	ops->rmdir = op_rmdir;
 	ops->rename = op_rename;
 	ops->create = op_create;
-#if FUSE_VERSION >= FUSE_MAKE_VERSION(3, 17)
-	ops->tmpfile = op_tmpfile;
-#endif
 }

@@ -9,6 +9,7 @@
  * except inside the library.
  */
 #include "fuse/daemon.h"
+#include "fuse/raw.h"
 
 #include <errno.h>
 #include <linux/fuse.h>
@@ -175,6 +176,8 @@ static bool serve_one(struct nvefs_server *s)
 		return false;
 	}
 	buf.size = (size_t)n;
+	if (nvefs_raw_serve(s, buf.mem, buf.size))
+		return true;
 	fuse_session_process_buf(s->daemon->se, &buf);
 	if (fuse_session_exited(s->daemon->se))
 		connection_ended(s);

@@ -403,16 +403,31 @@ class Posix(Case):
             os.close(fd)
 
     def test_tmpfile(self):
-        try:
-            fd = os.open(self.mnt, os.O_TMPFILE | os.O_RDWR, 0o644)
-        except OSError as e:
-            self.assertEqual(e.errno, errno.EOPNOTSUPP)
-            self.skipTest("this libfuse does not pass O_TMPFILE on")
+        os.umask(0o027)
+        fd = os.open(self.mnt, os.O_TMPFILE | os.O_RDWR, 0o666)
         os.write(fd, b"nameless")
+        st = os.fstat(fd)
+        self.assertEqual((st.st_nlink, st.st_size, st.st_mode), (0, 8, stat.S_IFREG | 0o640))
         self.assertEqual(os.listdir(self.mnt), [])
-        os.link(f"/proc/self/fd/{fd}", self.path("named"), follow_symlinks=True)
+        self.assertEqual(os.pread(fd, 100, 0), b"nameless")
+        self.assertEqual(LIBC.linkat(-100, f"/proc/self/fd/{fd}".encode(), -100, os.fsencode(self.path("named")), 0x400),
+                         0, os.strerror(ctypes.get_errno()))
         os.close(fd)
         self.assertEqual(self.get("named"), b"nameless")
+        self.assertEqual(as_user(lambda: os.close(os.open(self.mnt, os.O_TMPFILE | os.O_RDWR, 0o600))), 0)
+        for _ in range(10):
+            os.close(os.open(self.mnt, os.O_TMPFILE | os.O_RDWR, 0o600))
+        self.wait_until("nameless files' end", lambda: self.stats()["inodes"] == 2)
+
+    def test_birth_time(self):
+        before = time.time() - 1
+        self.put("f", b"")
+        os.utime(self.path("f"), (1, 1))
+        self.remount()
+        out = run("stat", "-c", "%.W %.Y", self.path("f")).stdout.split()
+        self.assertGreater(float(out[0]), before)
+        self.assertLess(float(out[0]), time.time() + 1)
+        self.assertEqual(float(out[1]), 1)
 
     def test_locks(self):
         self.put("f", b"")
