@@ -26,6 +26,10 @@ int nvefs_block_alloc_wait(struct nvefs_worker *w, uint32_t want, uint64_t *ret_
 		if (err != -ENOSPC || (!more && tries))
 			break;
 		nvefs_orphan_drain(w->fs, w->q);
+		/* Blocks do not come back under reads in flight, this worker's own included. */
+		while (nvefs_queue_inflight(w->q))
+			if (!nvefs_queue_poll(w->q, 0) && nvefs_queue_prepare_wait(w->q))
+				nvefs_queue_wait(w->q, UINT64_MAX);
 		err = nvefs_commit_run(st, true);
 		if (err)
 			break;

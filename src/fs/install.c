@@ -29,7 +29,7 @@ static void release_places(struct nvefs_op *op, bool unknown_state)
 			nvefs_block_retire(st, pblk, 1);
 		else if (op->how[i] == NVEFS_HOW_NEW)
 			nvefs_block_unreserve(st, pblk, 1);
-		else if (op->how[i] == NVEFS_HOW_SHARED)
+		else if (op->how[i] == NVEFS_HOW_SHARED || op->how[i] == NVEFS_HOW_PLACE)
 			nvefs_data_unpin(op->w->fs, pblk, op->csum[i]);
 		op->how[i] = NVEFS_HOW_NONE;
 	}
@@ -51,7 +51,10 @@ static int place_unwritten(struct nvefs_op *op)
 	for (i = 0; i < op->nblks && !err; i++) {
 		if (op->how[i] != NVEFS_HOW_NONE || nvefs_went_type(entry[i]) != NVEFS_EXT_UNWRITTEN)
 			continue;
+		/* Pinned from here on: the reference goes into the map when it has been written. */
 		err = nvefs_block_pin_load(op->w->fs->st, op->w->q, nvefs_went_pblk(entry[i]));
+		if (!err)
+			err = nvefs_block_pin(op->w->fs->st, nvefs_went_pblk(entry[i]));
 		if (err)
 			break;
 		op->how[i] = NVEFS_HOW_PLACE;
@@ -172,8 +175,8 @@ static void place_again(struct nvefs_op *op)
 }
 
 /*
- * The reference that comes with the entry. A written block gets its first one;
- * an unwritten block and a twin get one more.
+ * The reference that comes with the entry. A written block gets its first one,
+ * a twin one more; shared and unwritten blocks brought theirs along.
  */
 static int take_reference(struct nvefs_op *op, uint32_t i)
 {
@@ -183,8 +186,6 @@ static int take_reference(struct nvefs_op *op, uint32_t i)
 	case NVEFS_HOW_NEW:
 		nvefs_block_map(st, nvefs_went_pblk(op->map[i]), 1);
 		return 0;
-	case NVEFS_HOW_PLACE:
-		return nvefs_block_pin(st, nvefs_went_pblk(op->map[i]));
 	case NVEFS_HOW_TWIN:
 		op->map[i] = op->map[op->map[i]];
 		return nvefs_block_pin(st, nvefs_went_pblk(op->map[i]));

@@ -2,8 +2,8 @@
 /*
  * Reading. resolve (in memory) -> commands in flight -> verify -> next chunk.
  *
- * A reader token is held from the resolve until the verify, so that no block
- * resolved is used for anything else meanwhile. What fails its checksum, or
+ * A reader token is held from the resolve until the last command is back, so
+ * that no block resolved is used for anything else meanwhile. What fails its checksum, or
  * fails at the device, is resolved and read once more, alone; only then it is
  * an error: bytes before it are delivered, then comes EIO.
  */
@@ -214,7 +214,8 @@ static void read_verify(struct nvefs_op *op)
 		}
 	}
 	nvefs_op_ios_free(op);
-	nvefs_reader_exit(op->w->fs->st, op->reader);
+	if (op->reading) /* nothing had to be read */
+		nvefs_reader_exit(op->w->fs->st, op->reader);
 	op->reading = false;
 
 	got_end = (op->lblk + good) * NVEFS_BLOCK_SIZE;

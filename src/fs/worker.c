@@ -372,8 +372,16 @@ static void io_done(struct nvefs_io *io)
 {
 	struct nvefs_op_io *oi = io->arg;
 
-	if (!--oi->op->pending)
-		nvefs_op_ready(oi->op, oi->op->step);
+	struct nvefs_op *op = oi->op;
+
+	if (--op->pending)
+		return;
+	/* The data is here: the blocks need not wait for the step that checks it. */
+	if (op->reading) {
+		nvefs_reader_exit(op->w->fs->st, op->reader);
+		op->reading = false;
+	}
+	nvefs_op_ready(op, op->step);
 }
 
 void nvefs_op_io_submit(struct nvefs_op_io *oi)

@@ -8,7 +8,7 @@
 /*
  * How a block of the chunk gets its place; op->map holds its entry:
  *   NEW      reserved, to be written; a memory reference once it is mapped
- *   PLACE    an unwritten block of this file: holds no data, so it is written where it is
+ *   PLACE    an unwritten block of this file: holds no data, so it is written where it is; pinned
  *   SHARED   an existing block with the same content; pinned
  *   TWIN     the same content as an earlier block of this chunk, op->csum tells by equality;
  *            op->map holds that block's index until it is mapped
