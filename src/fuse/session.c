@@ -133,6 +133,12 @@ static void log_from_fuse(enum fuse_log_level level, const char *fmt, va_list ap
 	len = strlen(line);
 	while (len && line[len - 1] == '\n')
 		line[--len] = '\0';
+	if (level < FUSE_LOG_DEBUG && !mounted) {
+		if (len)
+			snprintf(last_complaint, sizeof(last_complaint), ": %.250s",
+				 strncmp(line, "fuse: ", 6) == 0 ? line + 6 : line);
+		return;
+	}
 	nvefs_log(level <= FUSE_LOG_ERR	      ? NVEFS_LOG_ERR
 		  : level == FUSE_LOG_WARNING ? NVEFS_LOG_WARN
 		  : level <= FUSE_LOG_INFO    ? NVEFS_LOG_INFO
