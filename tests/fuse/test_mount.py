@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from harness import NVEFS, Case, main, mounts, run
+from harness import NVEFS, UMOUNT, Case, main, mounts, run
 
 
 class Mount(Case):
@@ -222,6 +222,44 @@ class Mount(Case):
         self.mount()
         self.assertEqual(len(os.listdir(self.mnt)), 20)
         self.assertLess(time.monotonic() - start, 30)
+
+
+# In a mount name space of its own, with the helpers where mount(8) and umount(8) look for them.
+HELPERS = r"""
+set -e
+mount --make-rprivate /
+mkdir "$1/over"
+mount -t tmpfs tmpfs "$1/over"
+mkdir "$1/over/u" "$1/over/w"
+mount -t overlay overlay -o "lowerdir=/usr/sbin,upperdir=$1/over/u,workdir=$1/over/w" /usr/sbin || exit 77
+ln -s "$2" /usr/sbin/mount.nvefs
+ln -s "$3" /usr/sbin/umount.fuse.nvefs
+mount -v -t nvefs -o noatime,x-foo.bar=1 "$1/disk.img" "$1/mnt"
+findmnt -n -o SOURCE,FSTYPE,OPTIONS "$1/mnt"
+dd if=/dev/urandom of="$1/mnt/big" bs=1M count=30 2>/dev/null
+umount "$1/mnt"
+# The target is free at once: the helper has waited.
+echo "$1/disk.img $1/mnt nvefs ro,user,noauto,nofail,_netdev 0 2" >"$1/fstab"
+mount -T "$1/fstab" "$1/mnt"
+findmnt -n -o OPTIONS "$1/mnt"
+cmp -n 1048576 "$1/mnt/big" "$1/mnt/big"
+umount "$1/mnt"
+mount -t nvefs -o bogus "$1/disk.img" "$1/mnt" || echo "exit $?"
+mount -t nvefs "$1/absent.img" "$1/mnt" || echo "exit $?"
+"""
+
+
+class Helpers(Case):
+    def test_mount_and_umount_find_their_helpers(self):
+        self.mkfs()
+        r = run("unshare", "-m", "sh", "-c", HELPERS, "sh", self.dir, os.path.abspath(NVEFS), os.path.abspath(UMOUNT),
+                check=False)
+        if r.returncode == 77:
+            self.skipTest("no overlay file system to put the helpers into /usr/sbin for a moment")
+        self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+        for words in (self.img + " fuse.nvefs rw,noatime", "ro,nosuid,nodev,noexec", "exit 1", "exit 32"):
+            self.assertIn(words, " ".join(r.stdout.split()))
+        self.fsck()
 
 
 if __name__ == "__main__":
