@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fuse/report.h"
 
-#include <inttypes.h>
+#include <errno.h>
 #include <json-c/json.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,7 +185,11 @@ char *nvefs_report_scrub(struct nvefs_daemon *d)
 	add_u64(top, "done_blocks", st.done_blks);
 	add_u64(top, "total_blocks", st.total_blks);
 	add_u64(top, "damaged_blocks", st.damaged);
-	add_text(top, "error", st.err ? strerror(-st.err) : NULL);
+	add_text(top, "error",
+		 st.err == -EBUSY      ? "the device has no queue to spare for it"
+		 : st.err == -ECANCELED ? "stopped"
+		 : st.err	       ? strerror(-st.err)
+				       : NULL);
 	return finish(top);
 }
 
