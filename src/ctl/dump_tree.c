@@ -187,7 +187,7 @@ static int find_inode(struct nvefs_dump *d, const char *arg, uint64_t *ret_ino)
 static int print_inode(struct nvefs_dump *d, const char *arg, uint8_t kind,
 		       bool (*within)(const struct nvefs_key *, const struct nvefs_key *))
 {
-	uint64_t ino, n = 0;
+	uint64_t ino = 0, n = 0;
 	int err = find_inode(d, arg, &ino);
 
 	if (!err)
