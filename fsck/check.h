@@ -16,7 +16,7 @@
 
 struct nvefs_check_opts {
 	bool replay_in_memory; /* change nothing on the device, not even by replaying */
-	bool quick;	       /* superblocks, journal, root: stop there when nothing was to be replayed */
+	bool quick;	       /* superblocks, journal, root: stop there when they are sound */
 	bool data;	       /* read all data and compare with its checksums */
 	/* Each problem as it is found; may be NULL. Valid during the call. */
 	void (*report)(void *arg, const struct nvefs_problem *p);
@@ -31,7 +31,7 @@ struct nvefs_check_opts {
 struct nvefs_check_result {
 	uint64_t problems;   /* found, notes not counted */
 	uint32_t first_code; /* of the first one; 0: none */
-	bool skipped;	     /* quick, and there was no need for more */
+	bool skipped;	     /* quick, and nothing was wrong */
 	uint64_t replayed_txns;
 	uint8_t uuid[16];
 	char label[64];

@@ -24,7 +24,7 @@ static const char usage[] =
 	"Check the nvefs file system on TARGET, which must not be mounted.\n"
 	"\n"
 	"  -n               change nothing: replay the journal in memory only\n"
-	"  -p, -a           as at boot: replay the journal; check all only where that was needed\n"
+	"  -p, -a           as at boot: replay the journal, look at superblocks and root\n"
 	"  -y               mend all that is found (repair is not there yet: what is found is left)\n"
 	"  -f               check all even if it looks clean\n"
 	"  --data           read all data, too, and compare it with its checksums\n"

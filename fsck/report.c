@@ -160,7 +160,7 @@ static void print_end(const struct nvefs_report *r, const struct nvefs_check_res
 		return;
 	}
 	if (res->skipped) {
-		printf("%s: clean, was unmounted properly (-f checks it all the same)\n", r->target);
+		printf("%s: clean as far as superblocks, journal and root tell (-f checks everything)\n", r->target);
 		return;
 	}
 	printf("%s: clean: %llu files, %llu directories, %llu others; %llu of %llu blocks free\n", r->target,
