@@ -9,7 +9,7 @@
 set -eu
 
 build_packages="gcc libc6-dev meson ninja-build pkg-config python3 libfuse3-dev fuse3 libnvme-dev
-liburing-dev libxxhash-dev libjson-c-dev libblkid-dev uuid-dev check fio scdoc util-linux"
+liburing-dev libssl-dev libxxhash-dev libjson-c-dev libblkid-dev uuid-dev check fio scdoc util-linux"
 test_packages="clang e2fsprogs fuse2fs attr acl git stress-ng procps valgrind"
 
 die() {
