@@ -577,7 +577,7 @@ END_TEST
  */
 START_TEST(freed_blocks_wait_for_the_commit)
 {
-	const uint64_t n = 24 * 4096;
+	const uint64_t n = 96 * 4096; /* more than a whole run: runs are used again first, holes later */
 	uint8_t *old = malloc(n), *buf = malloc(n);
 	struct nvefs_statfs s;
 	struct harness h = {0};
@@ -590,15 +590,19 @@ START_TEST(freed_blocks_wait_for_the_commit)
 	ck_assert_int_eq(h_create(h.w, "b", &b), 0);
 	ck_assert_int_eq(h_create(h.w, "filler", &filler), 0);
 	ck_assert_int_eq(nvefs_statfs(h.w, &s), 0);
-	ck_assert_int_eq(h_fallocate(h.w, filler, 0, 0, (s.avail_blks - 200) * 4096), 0);
+	ck_assert_int_eq(h_fallocate(h.w, filler, 0, 0, (s.avail_blks - 400) * 4096), 0);
 	memset(old, 'o', n);
 	for (i = 0; i < n; i += 4096)
 		old[i] = (uint8_t)i;
 	ck_assert_int_eq(h_write(h.w, a, 0, old, n, 0), 0);
 	ck_assert_int_eq(h_sync(h.w), 0);
 	/* Overwrite and fold, again and again: freed space would go round. */
-	for (i = 0; i < 60; i++) {
+	for (i = 0; i < 40; i++) {
 		memset(buf, (int)i, n);
+		for (at = 0; at < n; at += 4096) { /* no two blocks are alike, so each takes space */
+			buf[at] = (uint8_t)(at / 4096);
+			buf[at + 1] = (uint8_t)~i;
+		}
 		if (h_write(h.w, i % 2 ? b : a, 0, buf, n, 0))
 			break;
 		nvefs_seek(h.w, i % 2 ? b : a, 0, SEEK_HOLE, &at);
@@ -660,7 +664,7 @@ int main(void)
 	tcase_add_loop_test(c, several_workers, 0, 2);
 	tcase_add_test(c, full_and_empty_again);
 	tcase_add_test(c, preallocated_fits_a_full_disk);
-	tcase_add_loop_test(c, freed_blocks_wait_for_the_commit, 0, 1);
+	tcase_add_loop_test(c, freed_blocks_wait_for_the_commit, 0, 2);
 	tcase_add_test(c, modes_and_limits);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);
