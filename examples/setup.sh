@@ -8,8 +8,9 @@
 # does nothing when all is there. Debian 12, Debian 13 and Ubuntu 24.04.
 set -eu
 
-build_packages="gcc libc6-dev meson ninja-build pkg-config python3 libfuse3-dev fuse3 libnvme-dev
-liburing-dev libssl-dev libxxhash-dev libjson-c-dev libblkid-dev uuid-dev check fio scdoc util-linux"
+# libssl-dev: pkg-config wants it for libnvme, whose package in Debian 12 forgets to name it.
+build_packages="gcc libc6-dev meson ninja-build pkg-config python3 libfuse3-dev fuse3 libnvme-dev libssl-dev
+liburing-dev libxxhash-dev libjson-c-dev libblkid-dev uuid-dev check fio scdoc util-linux mount"
 test_packages="clang e2fsprogs fuse2fs attr acl git stress-ng procps valgrind"
 
 die() {
