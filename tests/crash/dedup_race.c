@@ -167,7 +167,7 @@ static bool round_run(struct race *r)
 	return !r->why[0];
 }
 
-static struct nvefs_dev *make(struct nvefs_dev **ret_ram)
+static struct nvefs_dev *make(void)
 {
 	const struct nvefs_fault slow = {.op = NVEFS_IO_READ,
 					 .action = NVEFS_FAULT_DELAY,
@@ -176,7 +176,7 @@ static struct nvefs_dev *make(struct nvefs_dev **ret_ram)
 					 .seed = 1};
 	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512};
 	struct nvefs_error e = {{0}};
-	struct nvefs_dev *ram, *slowed;
+	struct nvefs_dev *ram, *slowed = NULL;
 	int err = nvefs_dev_open(DEVICE, &(struct nvefs_dev_open_opts){0}, &ram, &e);
 
 	if (!err)
@@ -185,7 +185,6 @@ static struct nvefs_dev *make(struct nvefs_dev **ret_ram)
 		err = nvefs_fault_wrap(ram, &slow, 1, &slowed);
 	if (err)
 		die(e.text, err);
-	*ret_ram = ram;
 	return slowed;
 }
 
@@ -196,10 +195,9 @@ static void begin(struct race *r, uint32_t bits)
 				      .commit_interval_s = 3600,
 				      .fingerprint_bits = bits};
 	struct nvefs_error e = {{0}};
-	struct nvefs_dev *ram;
 	struct nvefs_statfs s;
 	uint64_t filler, k;
-	int err = nvefs_mount(make(&ram), &mo, &r->fs, &e);
+	int err = nvefs_mount(make(), &mo, &r->fs, &e);
 
 	if (!err)
 		err = nvefs_worker_open(r->fs, &r->w);

@@ -467,15 +467,16 @@ int main(int argc, char **argv)
 			    .stride = 3,
 			    .dedup = true};
 	static struct life l;
-	uint64_t states = 0, recut = 0, start = now_ns();
+	uint64_t states = 0, recut = 0, start = now_ns(), slice;
 	bool ok = true;
 	uint32_t n;
 
 	if (parse(argc, argv, &o))
 		return 2;
 	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	slice = o.seconds * 1000000000u / 4; /* both kinds of lives get their share */
 	for (n = 0; n < o.lives && ok && now_ns() - start < o.seconds * 1000000000u; n++) {
-		life_init(&l, &o, o.seed + n, start + o.seconds * 1000000000u);
+		life_init(&l, &o, o.seed + n, now_ns() + slice);
 		ok = run_life(&l);
 		states += l.states;
 		recut += l.recut_states;
