@@ -70,27 +70,29 @@ void nvefs_stats_get(struct nvefs_fs *fs, struct nvefs_stats *ret)
 
 void nvefs_info_get(struct nvefs_fs *fs, struct nvefs_info *ret)
 {
-	const struct nvefs_super *sb = nvefs_store_super(fs->st);
+	struct nvefs_super sb;
 
+	nvefs_store_super_copy(fs->st, &sb);
 	memset(ret, 0, sizeof(*ret));
-	memcpy(ret->uuid, sb->uuid, sizeof(ret->uuid));
-	memcpy(ret->label, sb->label, sizeof(ret->label));
-	memcpy(ret->creator, sb->creator, sizeof(sb->creator));
-	ret->disk_version = sb->disk_version;
-	ret->nblks = sb->nblks;
-	ret->journal_blks = sb->journal_blks;
+	memcpy(ret->uuid, sb.uuid, sizeof(ret->uuid));
+	memcpy(ret->label, sb.label, sizeof(ret->label));
+	memcpy(ret->creator, sb.creator, sizeof(sb.creator));
+	ret->disk_version = sb.disk_version;
+	ret->nblks = sb.nblks;
+	ret->journal_blks = sb.journal_blks;
 	nvefs_dev_describe(fs->dev, ret->device, sizeof(ret->device));
 }
 
 int nvefs_set_label(struct nvefs_worker *w, const char *label)
 {
 	struct nvefs_fs *fs = nvefs_worker_fs(w);
-	struct nvefs_super sb = *nvefs_store_super(fs->st);
+	struct nvefs_super sb;
 
 	if (strlen(label) > NVEFS_LABEL_MAX)
 		return -EINVAL;
 	if (fs->read_only || nvefs_store_error(fs->st))
 		return -EROFS;
+	nvefs_store_super_copy(fs->st, &sb);
 	memset(sb.label, 0, sizeof(sb.label));
 	memcpy(sb.label, label, strlen(label));
 	return nvefs_store_super_write(fs->st, nvefs_worker_queue(w), &sb);

@@ -4,6 +4,7 @@
  *
  * Locks, outermost first: `meta` -> the allocator's locks -> `commit.lock`.
  * commit.lock is a leaf: nothing is locked and no callback runs under it.
+ * super_write -> super_lock stand apart: nothing else is held or taken with them.
  *
  * Owners: the commit thread alone writes the journal and home locations, owns
  * `journal` and every image buffer, and links images under meta for writing.
@@ -72,7 +73,9 @@ struct nvefs_commit {
 struct nvefs_store {
 	struct nvefs_dev *dev;
 	struct nvefs_store_opts opts;
-	struct nvefs_super super;
+	struct nvefs_super super; /* label and seq by super_lock; the rest never changes */
+	struct nvefs_mutex super_lock;
+	struct nvefs_mutex super_write; /* one writer of the slots after the other; held across its I/O */
 	bool flush_needed; /* the device has a volatile cache */
 	bool fua_commit;
 

@@ -78,6 +78,8 @@ static struct nvefs_store *store_new(struct nvefs_dev *dev, const struct nvefs_s
 	st->flush_needed = nvefs_dev_limits(dev)->volatile_cache;
 	st->fua_commit = st->opts.fua_commit && nvefs_dev_limits(dev)->fua;
 	nvefs_rwlock_init(&st->meta);
+	nvefs_mutex_init(&st->super_lock);
+	nvefs_mutex_init(&st->super_write);
 	nvefs_mutex_init(&st->commit.lock);
 	nvefs_cond_init(&st->commit.wake);
 	nvefs_cond_init(&st->commit.change);
@@ -99,6 +101,8 @@ void nvefs_store_free(struct nvefs_store *st)
 	nvefs_cond_done(&st->commit.change);
 	nvefs_cond_done(&st->commit.wake);
 	nvefs_mutex_done(&st->commit.lock);
+	nvefs_mutex_done(&st->super_write);
+	nvefs_mutex_done(&st->super_lock);
 	nvefs_rwlock_done(&st->meta);
 	free(st);
 }

@@ -79,9 +79,15 @@ int nvefs_store_stop(struct nvefs_store *st);
 /* Frees without writing anything. NULL is fine. */
 void nvefs_store_free(struct nvefs_store *st);
 
+/* As mkfs made it. The label in it and seq change while mounted: for these there is the copy. */
 const struct nvefs_super *nvefs_store_super(const struct nvefs_store *st);
 struct nvefs_dev *nvefs_store_dev(const struct nvefs_store *st);
-/* Rewrite all superblock slots, one after the other, each flushed (label). Not under the meta lock. */
+/* A copy, with the label of now. */
+void nvefs_store_super_copy(struct nvefs_store *st, struct nvefs_super *ret_sb);
+/*
+ * Rewrite all superblock slots, one after the other, each flushed. Of `sb` only the label may differ
+ * from what is there. Not under any lock; callers at the same time follow one another.
+ */
 int nvefs_store_super_write(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_super *sb);
 
 /* The root record; guarded by the meta lock. Changing it needs a transaction, which writes it. */

@@ -109,10 +109,23 @@ int nvefs_store_super_write(struct nvefs_store *st, struct nvefs_queue *q, const
 
 	if (st->opts.read_only || nvefs_store_error(st))
 		return -EROFS;
+	nvefs_mutex_lock(&st->super_write);
 	next.seq = st->super.seq + 1;
 	for (unsigned int slot = 0; slot < NVEFS_SUPER_SLOTS && !err; slot++)
 		err = nvefs_super_write_slot(st->dev, q, &next, slot);
-	if (!err)
-		st->super = next;
+	if (!err) {
+		nvefs_mutex_lock(&st->super_lock);
+		st->super.seq = next.seq;
+		memcpy(st->super.label, next.label, sizeof(next.label));
+		nvefs_mutex_unlock(&st->super_lock);
+	}
+	nvefs_mutex_unlock(&st->super_write);
 	return err;
+}
+
+void nvefs_store_super_copy(struct nvefs_store *st, struct nvefs_super *ret_sb)
+{
+	nvefs_mutex_lock(&st->super_lock);
+	*ret_sb = st->super;
+	nvefs_mutex_unlock(&st->super_lock);
 }
