@@ -245,17 +245,24 @@ static bool inode_is_clean(struct nvefs_inode *in)
 	return clean;
 }
 
+static bool inode_is_orphan(struct nvefs_inode *in)
+{
+	bool orphan;
+
+	nvefs_mutex_lock(&in->lock);
+	orphan = in->orphan && !in->gone;
+	nvefs_mutex_unlock(&in->lock);
+	return orphan;
+}
+
 /* Something let go of it: free it, hand it over, or leave it. Drops the shard's lock. */
 static void inode_settle_unlock(struct nvefs_inode_shard *s, struct nvefs_inode *in)
 	NVEFS_RELEASE(s->lock)
 {
-	bool orphan, unused = false;
+	bool unused = false;
 
 	if (!in->refs && !in->nlookup && !in->nopen) {
-		nvefs_mutex_lock(&in->lock);
-		orphan = in->orphan && !in->gone;
-		nvefs_mutex_unlock(&in->lock);
-		if (orphan && !in->fs->read_only) {
+		if (!in->fs->read_only && inode_is_orphan(in)) {
 			in->refs++;
 			in->bg_queued = true;
 			nvefs_bg_push(in->fs, in);
@@ -286,15 +293,12 @@ void nvefs_inode_put(struct nvefs_inode *in)
 bool nvefs_inode_claim(struct nvefs_inode *in)
 {
 	struct nvefs_inode_shard *s = inode_shard(in->fs, in->ino);
-	bool orphan, alone;
+	bool alone;
 
 	/* What it has in memory only is not worth folding any more. */
 	nvefs_inode_data_discard(in);
 	nvefs_mutex_lock(&s->lock);
-	nvefs_mutex_lock(&in->lock);
-	orphan = in->orphan && !in->gone;
-	nvefs_mutex_unlock(&in->lock);
-	alone = orphan && in->refs == 1 && !in->nlookup && !in->nopen;
+	alone = inode_is_orphan(in) && in->refs == 1 && !in->nlookup && !in->nopen;
 	in->dying = alone;
 	in->bg_queued = false;
 	nvefs_mutex_unlock(&s->lock);
@@ -425,7 +429,7 @@ void nvefs_inode_table_release(struct nvefs_fs *fs)
 		for (b = 0; b < s->nbuckets; b++) {
 			for (in = s->buckets[b]; in; in = in->hash_next) {
 				in->nlookup = in->nopen = 0;
-				if (!in->orphan || in->gone || in->bg_queued || fs->read_only)
+				if (in->bg_queued || fs->read_only || !inode_is_orphan(in))
 					continue;
 				in->refs++;
 				in->bg_queued = true;
