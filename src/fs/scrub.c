@@ -278,7 +278,7 @@ int nvefs_scrub(struct nvefs_worker *w, nvefs_scrub_fn *fn, void *arg)
 		err = scrub_progress(s);
 	}
 	if (!err)
-		err = nvefs_tree_walk(s->fs->st, s->q, scrub_node, s);
+		err = nvefs_tree_verify(s->fs->st, s->q, scrub_node, s);
 	if (!err)
 		err = scrub_data(s);
 	if (!err)

@@ -112,3 +112,57 @@ int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_vi
 		nvefs_buf_free(w.levels[i].node);
 	return err;
 }
+
+/* [meta] From the root towards the key's leaf. *v and *range are of the node that it came to. */
+static int verify_path(struct nvefs_store *st, const struct nvefs_key *key, struct nvefs_miss *miss,
+		       struct nvefs_tree_visit *v, struct nvefs_tree_range *range)
+{
+	const struct nvefs_root *root = nvefs_store_root(st);
+	struct nvefs_mblk *b;
+
+	*range = (struct nvefs_tree_range){.has_high = false};
+	*v = (struct nvefs_tree_visit){
+		.pblk = root->tree_pblk, .txn = root->tree_txn, .level = root->tree_height};
+	if (!v->level || v->level > NVEFS_TREE_MAX_HEIGHT)
+		return -EUCLEAN;
+	for (;;) {
+		uint32_t i;
+		int err;
+
+		v->level--;
+		v->low = range->low;
+		err = nvefs_tree_node_get(st, v->pblk, v->txn, v->level, range, miss, &b);
+		if (err || !v->level)
+			return err;
+		i = nvefs_inner_find(b->data, key);
+		*range = nvefs_tree_child_range(b->data, range, i);
+		v->pblk = nvefs_inner_pblk(b->data, i);
+		v->txn = nvefs_inner_txn(b->data, i);
+	}
+}
+
+/* What the parents say holds only as long as the lock is held: so each leaf is come to from the root. */
+int nvefs_tree_verify(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg)
+{
+	struct nvefs_tree_range range = {.has_high = true};
+	struct nvefs_tree_visit v;
+	struct nvefs_miss miss;
+
+	while (range.has_high) {
+		struct nvefs_key from = range.high;
+		int err;
+
+		do {
+			nvefs_store_rdlock(st);
+			err = verify_path(st, &from, &miss, &v, &range);
+			nvefs_store_rdunlock(st);
+		} while (nvefs_store_retry(st, q, &miss, &err));
+		if (err == -ENOMEM)
+			return err;
+		v.err = err;
+		err = err ? fn(arg, &v) : 0;
+		if (err)
+			return err;
+	}
+	return 0;
+}

@@ -486,7 +486,7 @@ START_TEST(damage_is_survived)
 	fake_txn_commit(m.st);
 	for (int round = 0; round < 240; round++) {
 		uint64_t saved[512], pblk = nvefs_store_root(m.st)->tree_pblk;
-		struct count c = {0};
+		struct count c = {0}, bad = {0};
 		uint8_t *block;
 
 		while (nvefs_node_level(fake_block(m.st, pblk)) && rand_r(&seed) % 3)
@@ -500,6 +500,8 @@ START_TEST(damage_is_survived)
 				(uint8_t)(1u << rand_r(&seed) % 8);
 		fake_drop_all(m.st);
 		HOLDS(nvefs_tree_walk(m.st, NULL, count_visit, &c) == 0);
+		HOLDS(nvefs_tree_verify(m.st, NULL, count_visit, &bad) == 0);
+		HOLDS(bad.errors == c.errors);
 		refused += c.errors > 0;
 		for (int k = 0; k < 10; k++) {
 			struct nvefs_key key = slot_key((uint32_t)rand_r(&seed) % m.nslots), got;
