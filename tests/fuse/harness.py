@@ -10,17 +10,25 @@ import tempfile
 import time
 import unittest
 
-BUILD = os.environ.get("NVEFS_BUILD") or os.path.join(os.path.dirname(__file__), "..", "..", "build")
-NVEFS = os.path.join(BUILD, "src/fuse/nvefs")
-UMOUNT = os.path.join(BUILD, "src/fuse/umount.nvefs")
-CTL = os.path.join(BUILD, "src/ctl/nvefsctl")
-MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
-POKE = os.path.join(BUILD, "tests/fuse/poke")
-FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
 TIMEOUT = float(os.environ.get("NVEFS_TEST_TIMEOUT", "60"))
 
 ROUTES = ("native", "scsi")
 SWITCH = ("off", "on")
+
+
+def use_build(build):
+    """Take the programs from this build directory."""
+    global BUILD, NVEFS, UMOUNT, CTL, MKFS, POKE, FSCK
+    BUILD = build
+    NVEFS = os.path.join(BUILD, "src/fuse/nvefs")
+    UMOUNT = os.path.join(BUILD, "src/fuse/umount.nvefs")
+    CTL = os.path.join(BUILD, "src/ctl/nvefsctl")
+    MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
+    POKE = os.path.join(BUILD, "tests/fuse/poke")
+    FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
+
+
+use_build(os.environ.get("NVEFS_BUILD") or os.path.join(os.path.dirname(__file__), "..", "..", "build"))
 
 
 def why_not():
