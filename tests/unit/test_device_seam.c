@@ -490,7 +490,7 @@ START_TEST(test_owner)
 	struct nvefs_queue *q = device_queue(dev);
 	pthread_t thread;
 
-	freopen("/dev/null", "w", stderr);
+	ck_assert_ptr_nonnull(freopen("/dev/null", "w", stderr));
 	ck_assert_int_eq(nvefs_thread_start(&thread, "stranger", stranger, q), 0);
 	nvefs_thread_join(thread);
 }
