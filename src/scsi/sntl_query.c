@@ -79,7 +79,7 @@ static void standard_inquiry(struct sntl_ctx *x)
 
 	snprintf(in.product, sizeof(in.product), "%.16s", x->lu->ctrl->model);
 	/* The last four characters tell revisions apart best (SNTL, 6.1.1). */
-	snprintf(in.revision, sizeof(in.revision), "%s", fr_len > 4 ? fr + fr_len - 4 : fr);
+	snprintf(in.revision, sizeof(in.revision), "%.4s", fr_len > 4 ? fr + fr_len - 4 : fr);
 	sntl_answer(x, buf, nvefs_scsi_inquiry_build(&in, buf));
 }
 
