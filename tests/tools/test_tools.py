@@ -190,7 +190,7 @@ class Tools(unittest.TestCase):
         for program, options in foreign.items():
             if not shutil.which(program):
                 continue
-            self.file(512 * MIB)
+            self.file(320 * MIB)
             if run(program, *options, self.img).returncode:
                 continue
             tried += 1
