@@ -17,31 +17,6 @@ static const struct {
 };
 #define NPASSES (sizeof(passes) / sizeof(passes[0]))
 
-const char *nvefs_kind_text(uint8_t kind)
-{
-	switch (kind) {
-	case NVEFS_KIND_GROUP:
-		return "group";
-	case NVEFS_KIND_ORPHAN:
-		return "orphan";
-	case NVEFS_KIND_SHARE:
-		return "share";
-	case NVEFS_KIND_INODE:
-		return "inode";
-	case NVEFS_KIND_SYMLINK:
-		return "symlink";
-	case NVEFS_KIND_XATTR:
-		return "xattr";
-	case NVEFS_KIND_XVALUE:
-		return "xvalue";
-	case NVEFS_KIND_DIRENT:
-		return "dirent";
-	case NVEFS_KIND_MAP:
-		return "map";
-	}
-	return "unknown";
-}
-
 /* Most problems of one inode come one after the other. */
 static void note_ino(struct nvefs_check_ctx *c, uint64_t ino)
 {

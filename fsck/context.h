@@ -62,8 +62,6 @@ void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p
 /* 0 or -ECANCELED. */
 int nvefs_check_progress(struct nvefs_check_ctx *c, uint64_t done, uint64_t total);
 
-const char *nvefs_kind_text(uint8_t kind);
-
 /*
  * Walk the tree, left to right. `item` gets each item of each sound leaf in
  * key order, and returns 0 or a negative errno, which ends the walk. With `report` problems of nodes are reported (first walk only).

@@ -9,31 +9,6 @@
 #include "format/map.h"
 #include "format/xattr.h"
 
-static const char *kind_text(uint8_t kind)
-{
-	switch (kind) {
-	case NVEFS_KIND_GROUP:
-		return "group";
-	case NVEFS_KIND_ORPHAN:
-		return "orphan";
-	case NVEFS_KIND_SHARE:
-		return "share";
-	case NVEFS_KIND_INODE:
-		return "inode";
-	case NVEFS_KIND_SYMLINK:
-		return "symlink";
-	case NVEFS_KIND_XATTR:
-		return "xattr";
-	case NVEFS_KIND_XVALUE:
-		return "xvalue";
-	case NVEFS_KIND_DIRENT:
-		return "dirent";
-	case NVEFS_KIND_MAP:
-		return "map";
-	}
-	return "unknown";
-}
-
 static const char *type_text(uint32_t mode)
 {
 	static const char *const texts[16] = {
@@ -222,7 +197,7 @@ struct json_object *nvefs_dump_item(const struct nvefs_dump *d, const struct nve
 	struct json_object *o = json_object_new_object();
 
 	nvefs_dump_num(o, "ino", key->ino);
-	nvefs_dump_str(o, "kind", kind_text(key->kind));
+	nvefs_dump_str(o, "kind", nvefs_kind_text(key->kind));
 	nvefs_dump_num(o, "offset", key->offset);
 	nvefs_dump_num(o, "length", len);
 	if (add_value(d, o, key, val, len)) {

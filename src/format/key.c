@@ -56,3 +56,28 @@ int nvefs_name_check(const char *name, uint32_t len)
 		return -EINVAL;
 	return 0;
 }
+
+const char *nvefs_kind_text(uint8_t kind)
+{
+	switch (kind) {
+	case NVEFS_KIND_GROUP:
+		return "group";
+	case NVEFS_KIND_ORPHAN:
+		return "orphan";
+	case NVEFS_KIND_SHARE:
+		return "share";
+	case NVEFS_KIND_INODE:
+		return "inode";
+	case NVEFS_KIND_SYMLINK:
+		return "symlink";
+	case NVEFS_KIND_XATTR:
+		return "xattr";
+	case NVEFS_KIND_XVALUE:
+		return "xvalue";
+	case NVEFS_KIND_DIRENT:
+		return "dirent";
+	case NVEFS_KIND_MAP:
+		return "map";
+	}
+	return "unknown";
+}

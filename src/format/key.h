@@ -39,6 +39,9 @@ static inline struct nvefs_disk_key nvefs_key_encode(const struct nvefs_key *key
 	};
 }
 
+/* What an item of this kind is called in messages: "inode"; "unknown" for a kind that does not exist. */
+const char *nvefs_kind_text(uint8_t kind);
+
 /* Offset of a name's DIRENT or XATTR key: 52 bits of XXH3 seeded per file system. */
 uint64_t nvefs_name_hash(uint64_t seed, const char *name, uint32_t len);
 /*
