@@ -276,6 +276,7 @@ static int install(struct nvefs_op *op)
 static void write_done(struct nvefs_op *op)
 {
 	int err = op->commit.err ? op->commit.err : nvefs_op_ios_err(op);
+	bool hint = nvefs_data_dedup(op->in);
 	uint32_t i;
 
 	nvefs_op_ios_free(op);
@@ -289,7 +290,7 @@ static void write_done(struct nvefs_op *op)
 	err = take_references(op);
 	if (!err)
 		err = install(op);
-	for (i = 0; !err && i < op->nblks; i++)
+	for (i = 0; hint && !err && i < op->nblks; i++)
 		if (to_write(op, i))
 			nvefs_data_hint(op->w->fs, nvefs_went_pblk(op->map[i]), op->csum[i]);
 	nvefs_write_next(op, err);

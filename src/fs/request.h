@@ -126,7 +126,7 @@ void nvefs_copy_begin(struct nvefs_op *op);
 bool nvefs_share_start(struct nvefs_op *op);
 void nvefs_share_finish(struct nvefs_op *op);
 void nvefs_share_free_all(struct nvefs_worker *w);
-/* Give the index a block that was just mapped. */
+/* Give the index, if there is one, a block that was just mapped by a file that deduplicates. */
 void nvefs_data_hint(struct nvefs_fs *fs, uint64_t pblk, uint64_t csum);
 bool nvefs_data_dedup(struct nvefs_inode *in);
 

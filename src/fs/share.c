@@ -111,6 +111,6 @@ void nvefs_share_finish(struct nvefs_op *op)
 
 void nvefs_data_hint(struct nvefs_fs *fs, uint64_t pblk, uint64_t csum)
 {
-	if (fs->index && fs->dedup_on)
+	if (fs->index)
 		nvefs_dedup_index_insert(fs->index, nvefs_data_fingerprint(fs, csum), pblk, false);
 }

@@ -647,6 +647,32 @@ START_TEST(modes_and_limits)
 }
 END_TEST
 
+/* A file that asks for dedup on a mount that has it off: its own blocks are found again. */
+START_TEST(dedup_by_file)
+{
+	const struct nvefs_attr want = {.flags = NVEFS_INODE_DEDUP_ON};
+	struct harness h = {0};
+	struct nvefs_stats s;
+	struct nvefs_attr a;
+	uint8_t b[4096];
+	uint64_t ino, i;
+
+	harness_make(&h, 64u << 20, &(struct nvefs_mount_opts){.dedup = NVEFS_OFF});
+	memset(b, 'd', sizeof(b));
+	ck_assert_int_eq(h_create(h.w, "f", &ino), 0);
+	if (_i)
+		ck_assert_int_eq(nvefs_setattr(h.w, ino, NVEFS_SET_FLAGS, &want, &a), 0);
+	for (i = 0; i < 3; i++)
+		ck_assert_int_eq(h_write(h.w, ino, i * sizeof(b), b, sizeof(b), 0), 0);
+	ck_assert_int_eq(h_sync(h.w), 0);
+	nvefs_stats_get(h.fs, &s);
+	ck_assert_uint_eq(s.shared_bytes, _i ? 2 * sizeof(b) : 0);
+	harness_unmount(&h);
+	harness_check(&h);
+	harness_done(&h);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("fs_data");
@@ -666,6 +692,7 @@ int main(void)
 	tcase_add_test(c, preallocated_fits_a_full_disk);
 	tcase_add_loop_test(c, freed_blocks_wait_for_the_commit, 0, 2);
 	tcase_add_test(c, modes_and_limits);
+	tcase_add_loop_test(c, dedup_by_file, 0, 2);
 	suite_add_tcase(s, c);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_ENV);
