@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "fuse/mountinfo.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -67,10 +68,10 @@ static bool parse_line(const char *line, struct nvefs_mountinfo *mi)
 	return true;
 }
 
-/* Calls fn for each mount, oldest first. */
-static int each_mount(void (*fn)(void *arg, const struct nvefs_mountinfo *mi), void *arg)
+/* Calls fn for each mount that a process sees, oldest first. file: its mountinfo. */
+static int each_mount(const char *file, void (*fn)(void *arg, const struct nvefs_mountinfo *mi), void *arg)
 {
-	FILE *f = fopen("/proc/self/mountinfo", "re");
+	FILE *f = fopen(file, "re");
 	struct nvefs_mountinfo mi;
 	char *line = NULL;
 	size_t size = 0;
@@ -84,6 +85,8 @@ static int each_mount(void (*fn)(void *arg, const struct nvefs_mountinfo *mi), v
 	fclose(f);
 	return 0;
 }
+
+static const char own_mounts[] = "/proc/self/mountinfo";
 
 struct query {
 	const char *mountpoint, *source;
@@ -110,7 +113,7 @@ static void match(void *arg, const struct nvefs_mountinfo *mi)
 int nvefs_mountinfo_find(const char *mountpoint, struct nvefs_mountinfo *ret)
 {
 	struct query q = {.mountpoint = mountpoint, .ret = ret};
-	int err = each_mount(match, &q);
+	int err = each_mount(own_mounts, match, &q);
 
 	return err ? err : q.found ? 0 : -ENOENT;
 }
@@ -118,16 +121,52 @@ int nvefs_mountinfo_find(const char *mountpoint, struct nvefs_mountinfo *ret)
 int nvefs_mountinfo_find_source(const char *source, struct nvefs_mountinfo *ret)
 {
 	struct query q = {.source = source, .ret = ret};
-	int err = each_mount(match, &q);
+	int err = each_mount(own_mounts, match, &q);
 
 	return err ? err : q.found ? 0 : -ENOENT;
+}
+
+/* The name of a process's mount name space; false for one that may not be asked or has ended. */
+static bool name_space(const char *pid, char ret[64])
+{
+	char path[300];
+	ssize_t len;
+
+	snprintf(path, sizeof(path), "/proc/%s/ns/mnt", pid);
+	len = readlink(path, ret, 63);
+	ret[len > 0 ? len : 0] = '\0';
+	return len > 0;
+}
+
+/* The other name spaces, by way of the processes that live in them. */
+static void match_elsewhere(struct query *q)
+{
+	char own[64], other[64], file[300];
+	DIR *d = opendir("/proc");
+	struct dirent *de;
+
+	if (!d || !name_space("self", own))
+		goto close;
+	while (!q->found && (de = readdir(d))) {
+		if (de->d_name[0] < '0' || de->d_name[0] > '9')
+			continue;
+		if (!name_space(de->d_name, other) || strcmp(own, other) == 0)
+			continue;
+		snprintf(file, sizeof(file), "/proc/%s/mountinfo", de->d_name);
+		(void)each_mount(file, match, q);
+	}
+close:
+	if (d)
+		closedir(d);
 }
 
 bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor)
 {
 	struct query q = {.major = major, .minor = minor};
 
-	return each_mount(match, &q) == 0 && q.found;
+	if (each_mount(own_mounts, match, &q) == 0 && !q.found)
+		match_elsewhere(&q);
+	return q.found;
 }
 
 int nvefs_mountpoint_path(const char *path, char *ret, size_t size)

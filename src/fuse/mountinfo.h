@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What /proc/self/mountinfo says, and unmounting. */
+/* What proc(5)'s mountinfo files say, and unmounting. */
 #ifndef NVEFS_FUSE_MOUNTINFO_H
 #define NVEFS_FUSE_MOUNTINFO_H
 
@@ -21,7 +21,10 @@ struct nvefs_mountinfo {
 int nvefs_mountinfo_find(const char *mountpoint, struct nvefs_mountinfo *ret);
 /* The latest mount of this source and type fuse.nvefs. */
 int nvefs_mountinfo_find_source(const char *source, struct nvefs_mountinfo *ret);
-/* Is the file system with this device number mounted anywhere in our name space? */
+/*
+ * Is the file system with this device number mounted anywhere, in our name
+ * space or in that of a process which we may ask?
+ */
 bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor);
 
 /* An absolute path without symbolic links, of a mount point which may be dead. 0 or -errno. */

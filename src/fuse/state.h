@@ -2,8 +2,8 @@
 /*
  * The run file of a mount, by which the umount helper waits for the daemon:
  * /run/nvefs/MAJOR:MINOR of the mounted file system (for ordinary users below
- * /run/user/UID). The daemon keeps it locked until its last write is durable,
- * and leaves the outcome in it.
+ * /run/user/UID, or in /tmp/nvefs-UID where that is missing). The daemon keeps
+ * it locked until its last write is durable, and leaves the outcome in it.
  */
 #ifndef NVEFS_FUSE_STATE_H
 #define NVEFS_FUSE_STATE_H

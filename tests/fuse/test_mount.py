@@ -2,11 +2,13 @@
 # SPDX-License-Identifier: MIT
 """Mounting and unmounting: what shows, what waits, what is refused, what is cleared."""
 import os
+import shutil
 import signal
+import stat
 import subprocess
 import time
 
-from harness import NVEFS, UMOUNT, Case, main, mounts, run
+from harness import MKFS, NVEFS, UMOUNT, Case, main, mounts, run
 
 
 class Mount(Case):
@@ -172,6 +174,46 @@ class Mount(Case):
         r = self.umount()
         self.assertIn("not waiting", r.stderr)
         self.umount(other)
+
+    def test_copy_in_another_name_space_does_not_hang_umount(self):
+        self.mkfs()
+        self.mount()
+        pid = self.pid()
+        with subprocess.Popen(["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; exec sleep 60"],
+                              stdout=subprocess.PIPE) as other:
+            try:
+                other.stdout.readline()
+                r = self.umount()
+                self.assertIn("elsewhere: not waiting", r.stderr)
+            finally:
+                other.kill()
+        self.wait_until("the daemon's end", lambda: not self.serving(pid))
+
+    def test_ordinary_user_without_a_login_session(self):
+        uid = "65534"  # fusermount3 wants a user with a name
+        user = ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--"]
+        if run(*user, NVEFS, "--version", check=False).returncode:
+            self.skipTest("the programs lie where an ordinary user may not go")
+        if not os.stat(shutil.which("fusermount3")).st_mode & stat.S_ISUID:
+            self.skipTest("fusermount3 is not set-user-ID here")
+        if run(*user, "test", "-w", "/dev/fuse", check=False).returncode:
+            self.skipTest("/dev/fuse is not open to ordinary users here")
+        os.chown(self.dir, int(uid), int(uid))
+        os.chown(self.mnt, int(uid), int(uid))
+        place = f"/tmp/nvefs-{uid}"
+        self.addCleanup(shutil.rmtree, place, ignore_errors=True)
+        run(*user, MKFS, "-q", "-s", "64M", self.img)
+        run(*user, NVEFS, self.img, self.mnt)
+        self.assertEqual(len(os.listdir(place)), 1)
+        run(*user, "sh", "-c", f"head -c 3000000 /dev/urandom > {self.mnt}/f")
+        r = run(*user, UMOUNT, self.mnt)
+        self.assertEqual((r.stdout, r.stderr), ("", ""))
+        self.fsck()
+        # A directory of another's is not trusted: the mount works, and the helper says that it does not wait.
+        os.chown(place, 0, 0)
+        run(*user, NVEFS, self.img, self.mnt)
+        self.assertEqual(os.listdir(place), [])
+        self.assertIn("cannot wait", run(*user, UMOUNT, self.mnt).stderr)
 
     def test_helper_understands_mount(self):
         self.mkfs()
