@@ -168,6 +168,16 @@ class Lines(unittest.TextTestResult):
         super().addSkip(test, reason)
         self.say("SKIP", test, reason)
 
+    def addSubTest(self, test, subtest, err):
+        super().addSubTest(test, subtest, err)
+        if err is not None:
+            self.say("FAIL", subtest)
+
+    def printErrorList(self, flavour, errors):
+        """Not with unittest's own headings: they begin like the lines above, and would count again."""
+        for test, text in errors:
+            self.stream.writeln(f"--- {test.id()}\n{text}")
+
 
 def run_tests():
     """Run the tests of the program's own file, and exit."""
