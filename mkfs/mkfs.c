@@ -13,9 +13,9 @@
 
 #include "base/buf.h"
 #include "device/uri.h"
+#include "format/layout.h"
 #include "probe.h"
 
-#define MIN_BYTES ((uint64_t)NVEFS_MIN_BLKS * NVEFS_BLOCK_SIZE)
 #define WIPE_BLKS 256u /* 1 MiB at each end: where other formats keep what identifies them */
 
 struct mkfs_options {
@@ -33,6 +33,7 @@ static const char usage[] =
 	"  -L LABEL         label, at most 63 bytes\n"
 	"  -U UUID          identity of the file system; random otherwise\n"
 	"  -s SIZE          make the regular file TARGET, or size it; k, M, G, T are powers of 1024\n"
+	"  -J size=SIZE     journal of this size, 2M to 64M; by default a 64th of the target, 8M at least\n"
 	"  --dedup=on|off   deduplication as later mounts have it by default; off otherwise\n"
 	"  -f               overwrite the file system or partition table that is there\n"
 	"  -n               say what would be made, change nothing\n"
@@ -56,6 +57,20 @@ static int parse_label(struct mkfs_options *o, const char *arg, struct nvefs_err
 	return 0;
 }
 
+/* As mke2fs(8) has it, with the one key that makes sense here. */
+static int parse_journal(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
+{
+	uint64_t bytes;
+
+	if (strncmp(arg, "size=", 5) != 0 || !nvefs_value_size(arg + 5, &bytes))
+		return nvefs_error_set(err, -EINVAL, "-J: '%s': write it as size=16M", arg);
+	if (bytes % NVEFS_BLOCK_SIZE || bytes < (uint64_t)NVEFS_JOURNAL_MIN_BLKS * NVEFS_BLOCK_SIZE ||
+	    bytes > (uint64_t)NVEFS_JOURNAL_MAX_BLKS * NVEFS_BLOCK_SIZE)
+		return nvefs_error_set(err, -EINVAL, "-J: '%s': use 2M to 64M, in blocks of 4k", arg);
+	o->fs.journal_blks = (uint32_t)(bytes / NVEFS_BLOCK_SIZE);
+	return 0;
+}
+
 static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nvefs_error *err)
 {
 	switch (opt) {
@@ -70,6 +85,8 @@ static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nv
 		if (!nvefs_value_size(arg, &o->size_bytes) || !o->size_bytes)
 			return nvefs_error_set(err, -EINVAL, "-s: '%s' is not a size: write it as 4G", arg);
 		return 0;
+	case 'J':
+		return parse_journal(o, arg, err);
 	case 'd':
 		if (!nvefs_value_on_off(arg, &o->fs.dedup))
 			return nvefs_error_set(err, -EINVAL, "--dedup: '%s': use on or off", arg);
@@ -94,6 +111,7 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 					      {"dedup", required_argument, NULL, 'd'},
 					      {"label", required_argument, NULL, 'L'},
 					      {"uuid", required_argument, NULL, 'U'},
+					      {"journal", required_argument, NULL, 'J'},
 					      {"size", required_argument, NULL, 's'},
 					      {"force", no_argument, NULL, 'f'},
 					      {"dry-run", no_argument, NULL, 'n'},
@@ -101,7 +119,7 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 					      {0}};
 	int opt, ret;
 
-	while ((opt = getopt_long(argc, argv, "L:U:s:fnqhV", longs, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "L:U:s:J:fnqhV", longs, NULL)) != -1) {
 		if (opt == 'h') {
 			printf("%s%s", usage, nvefs_dev_help());
 			exit(0);
@@ -121,12 +139,31 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 	return 0;
 }
 
+/* Whether a file system fits into so many blocks, before any of them is changed. */
+static int check_layout(const struct mkfs_options *o, uint64_t nblks, struct nvefs_error *err)
+{
+	struct nvefs_super sb;
+
+	switch (nvefs_layout_make(nblks, o->fs.journal_blks, &sb)) {
+	case 0:
+		return 0;
+	case -ENOSPC:
+		return nvefs_error_set(err, -ENOSPC, "%s: has %llu bytes, too small: nvefs needs at least 64 MiB%s", o->target,
+				       (unsigned long long)nblks * NVEFS_BLOCK_SIZE, o->size_bytes ? "" : ": give -s SIZE");
+	case -EFBIG:
+		return nvefs_error_set(err, -EFBIG, "%s: is larger than an nvefs can be: give -s SIZE", o->target);
+	}
+	return nvefs_error_set(err, -EINVAL, "%s: -J: the journal must end in the first half of the target: give less",
+			       o->target);
+}
+
 /* Refuse what cannot work before anything is opened for writing. */
 static int check_target(const struct mkfs_options *o, const struct nvefs_uri *uri, struct nvefs_error *err)
 {
-	if (o->size_bytes && o->size_bytes < MIN_BYTES)
-		return nvefs_error_set(err, -EINVAL, "%s: -s %llu bytes is too small: nvefs needs at least 64 MiB",
-				       o->target, (unsigned long long)o->size_bytes);
+	int ret = o->size_bytes ? check_layout(o, o->size_bytes / NVEFS_BLOCK_SIZE, err) : 0;
+
+	if (ret)
+		return ret;
 	if (uri->is_ram)
 		return 0;
 	if (!uri->exists && !o->size_bytes)
@@ -134,10 +171,8 @@ static int check_target(const struct mkfs_options *o, const struct nvefs_uri *ur
 				       uri->name);
 	if (uri->exists && o->size_bytes && !S_ISREG(uri->st.st_mode))
 		return nvefs_error_set(err, -EINVAL, "%s: is not a regular file: leave out -s", uri->name);
-	if (uri->exists && !o->size_bytes && S_ISREG(uri->st.st_mode) && (uint64_t)uri->st.st_size < MIN_BYTES)
-		return nvefs_error_set(err, -ENOSPC,
-				       "%s: has %lld bytes, too small: nvefs needs at least 64 MiB: give -s SIZE",
-				       uri->name, (long long)uri->st.st_size);
+	if (uri->exists && !o->size_bytes && S_ISREG(uri->st.st_mode))
+		return check_layout(o, (uint64_t)uri->st.st_size / NVEFS_BLOCK_SIZE, err);
 	return 0;
 }
 
@@ -224,8 +259,7 @@ static int make(struct mkfs_options *o, const struct nvefs_uri *uri, bool had_co
 	if (!o->fs.uuid)
 		uuid_generate_random(o->uuid);
 	o->fs.uuid = o->uuid;
-	if (nvefs_dev_limits(dev)->nblks < NVEFS_MIN_BLKS)
-		ret = nvefs_error_set(err, -ENOSPC, "%s: too small: nvefs needs at least 64 MiB", o->target);
+	ret = check_layout(o, nvefs_dev_limits(dev)->nblks, err);
 	if (!ret && had_content)
 		ret = wipe(dev, err);
 	if (!ret)
@@ -246,8 +280,8 @@ static int dry_run(const struct mkfs_options *o, const struct nvefs_uri *uri, st
 
 	if (uri->is_ram || (uri->exists && !o->size_bytes))
 		ret = nvefs_dev_open(o->target, &open_opts, &dev, err);
-	if (!ret && dev && nvefs_dev_limits(dev)->nblks < NVEFS_MIN_BLKS)
-		ret = nvefs_error_set(err, -ENOSPC, "%s: too small: nvefs needs at least 64 MiB", o->target);
+	if (!ret && dev)
+		ret = check_layout(o, nvefs_dev_limits(dev)->nblks, err);
 	if (!ret)
 		report(o, dev, "would make");
 	nvefs_dev_close(dev);

@@ -173,6 +173,22 @@ class Tools(unittest.TestCase):
         self.refuse(1, ["on or off"], MKFS, "--dedup=maybe", "-s", "64M", self.img)
         self.assertFalse(os.path.exists(self.img))
 
+    def test_mkfs_journal_size(self):
+        for text, blks in (("2M", 512), ("20M", 5120)):
+            self.make("-J", "size=" + text)
+            self.assertEqual(json.loads(run(DUMP, "--json", self.img).stdout)[0]["journal_blks"], blks)
+            self.assertEqual(run(FSCK, "-f", self.img).returncode, 0)
+            os.unlink(self.img)
+        for bad in ("2M", "size=", "size=1M", "size=65M", "size=4097k", "size=2M2"):
+            self.refuse(1, ["-J"], MKFS, "-J", bad, "-s", "1G", self.img)
+        self.refuse(1, ["-J", "first half"], MKFS, "-J", "size=32M", "-s", "64M", self.img)
+        self.assertFalse(os.path.exists(self.img))
+        self.file(64 * MIB)
+        before = digest(self.img)
+        self.refuse(1, ["-J", "first half"], MKFS, "-J", "size=32M", self.img)
+        self.refuse(1, ["-J", "first half"], MKFS, "-J", "size=32M", "-n", self.img)
+        self.assertEqual(digest(self.img), before)
+
     def test_mkfs_refuses_nvefs(self):
         self.make("-L", "mine")
         self.refuse(1, ["nvefs", "mine", "-f"], MKFS, self.img)
