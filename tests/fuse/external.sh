@@ -8,6 +8,7 @@
 #	PJDFSTEST_DIR	directory of a built pjdfstest, with its tests/ below
 #	FSX		the program fsx of xfstests
 #	FSX_OPS		how many operations of fsx (100000)
+#	FSX_ARGS	more options for it, as "-f" or "-Z -r 4096 -w 4096 -t 4096"
 #	FSX_SEED	its seed; by default the time's, which is printed
 #	EXTERNAL_JOBS	how many files of pjdfstest at once (4)
 # What is not given is skipped; the counts are printed for each combination.
@@ -63,10 +64,11 @@ pjdfstest() { # LABEL
 # On failure fsx leaves what it did, and what it wanted to see, in this directory: show the end.
 fsx() { # LABEL
 	local log=$dir/fsx.log status
-	"$FSX" -q -S "$seed" -N "$ops" -P "$dir" "$mnt/fsx" >"$log" 2>&1
+	# shellcheck disable=SC2086
+	"$FSX" ${FSX_ARGS:-} -q -S "$seed" -N "$ops" -P "$dir" "$mnt/fsx" >"$log" 2>&1
 	status=$?
 	[ $status -eq 0 ] || tail -n 60 "$log"
-	verdict $status "$1 fsx: $ops operations, FSX_SEED=$seed"
+	verdict $status "$1 fsx ${FSX_ARGS:-}: $ops operations, FSX_SEED=$seed"
 }
 
 for route in native scsi; do
