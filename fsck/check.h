@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The check of a whole file system, as a library: fsck.nvefs and the tests call it.
+ * The check and the repair of a whole file system, as a library: fsck.nvefs and
+ * the tests call it.
  *
- * It opens the store on the device, which replays the journal (into memory only,
- * when asked), and then never writes. Whatever the device holds, it neither
- * crashes nor runs for ever, and its memory is bounded: one bit for each block in use,
- * 16 bytes for each shared block, 32 bytes for each inode.
+ * Work goes in rounds. A round opens the store on the device, which replays the
+ * journal (into memory only, when asked), and looks at everything without
+ * writing. When repair is asked for and something is to be mended, mend.h does
+ * it, and the next round looks again: what mending uncovers is mended as well,
+ * and the last round tells what is left. A power cut at any point leaves a file
+ * system for which all this can be done again.
+ *
+ * Whatever the device holds, it neither crashes nor runs for ever, and its memory
+ * is bounded: one bit for each block in use, 16 bytes for each shared block, 40
+ * bytes for each inode; to mend, 8 bytes for each inode with a problem.
  */
 #ifndef NVEFS_FSCK_CHECK_H
 #define NVEFS_FSCK_CHECK_H
@@ -14,11 +21,18 @@
 
 #include "problem.h"
 
+enum nvefs_repair {
+	NVEFS_REPAIR_NONE,
+	NVEFS_REPAIR_SAFE, /* what follows from the rest, and only in a tree that is whole */
+	NVEFS_REPAIR_ALL,
+};
+
 struct nvefs_check_opts {
+	enum nvefs_repair repair; /* not with replay_in_memory */
 	bool replay_in_memory; /* change nothing on the device, not even by replaying */
 	bool quick;	       /* superblocks, journal, root: stop there when they are sound */
 	bool data;	       /* read all data and compare with its checksums */
-	/* Each problem as it is found; may be NULL. Valid during the call. */
+	/* Each problem as it is found; may be NULL. Valid during the call. One that is left is reported once. */
 	void (*report)(void *arg, const struct nvefs_problem *p);
 	/* At the end: one path of an inode that a problem named. May be NULL. Names are bytes. */
 	void (*name)(void *arg, uint64_t ino, const char *path);
@@ -29,7 +43,10 @@ struct nvefs_check_opts {
 };
 
 struct nvefs_check_result {
-	uint64_t problems;   /* found, notes not counted */
+	uint64_t problems;   /* found, in all rounds, notes not counted */
+	uint64_t left;	     /* of these, not mended */
+	uint32_t rounds;     /* of mending */
+	bool held;	     /* safe ones were left, for the tree is not whole */
 	uint32_t first_code; /* of the first one; 0: none */
 	bool skipped;	     /* quick, and nothing was wrong */
 	uint64_t replayed_txns;

@@ -23,6 +23,27 @@ struct nvefs_check_orphan {
 	uint32_t reason;
 };
 
+/* Numbers to come back to. */
+struct nvefs_numbers {
+	uint64_t *tab;
+	size_t n, max;
+};
+/* Repeats of the last one are left out. 0 or -ENOMEM. */
+int nvefs_numbers_add(struct nvefs_numbers *s, uint64_t number);
+/* In ascending order, each once. */
+void nvefs_numbers_sort(struct nvefs_numbers *s);
+
+/* What the check found to be mended. */
+struct nvefs_todo {
+	uint32_t menders;	     /* one bit for each enum nvefs_mender */
+	struct nvefs_numbers sick;   /* inodes whose items are to be mended */
+	struct nvefs_numbers lost;   /* inodes without a name */
+	struct nvefs_numbers loops;  /* directories that are their own ancestors */
+	struct nvefs_numbers orphans; /* orphan items to remove */
+	struct nvefs_numbers items;  /* kind << 56 | offset of the file system's own items to remove */
+	bool nomem;
+};
+
 struct nvefs_check_ctx {
 	struct nvefs_dev *dev;
 	struct nvefs_queue *q;
@@ -43,10 +64,22 @@ struct nvefs_check_ctx {
 	uint64_t norphans, max_orphans;
 	uint64_t tree_nodes, inode_items, max_ino, mapped_blks;
 	uint64_t share_items, share_refs;
+	struct nvefs_todo todo;
+	struct nvefs_check_history *past;
+	uint64_t problems, to_mend, slots_to_mend; /* of this round */
 	uint64_t *bad_inos; /* of problems, the first NVEFS_CHECK_MAX_NAMES of them */
 	uint32_t nbad_inos;
 };
 #define NVEFS_CHECK_MAX_NAMES 1024u
+
+/* What later rounds know of earlier ones. */
+struct nvefs_check_history {
+	uint32_t round;
+	enum nvefs_repair repair; /* none: from now on nothing is mended */
+	bool named;		  /* paths have been told */
+	uint32_t left[64];	  /* codes that were reported as left */
+	uint32_t nleft;
+};
 
 /* Passes: 0 or a negative errno when the check cannot go on; problems are reported, not returned. */
 int nvefs_pass_super(struct nvefs_check_ctx *c);
@@ -61,6 +94,9 @@ int nvefs_pass_paths(struct nvefs_check_ctx *c);
 void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p);
 /* 0 or -ECANCELED. */
 int nvefs_check_progress(struct nvefs_check_ctx *c, uint64_t done, uint64_t total);
+
+/* NVEFS_ORPHAN_* bits, 0: not one. */
+uint32_t nvefs_check_orphan_reason(const struct nvefs_check_ctx *c, uint64_t ino);
 
 /*
  * Walk the tree, left to right. `item` gets each item of each sound leaf in

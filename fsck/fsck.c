@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* fsck.nvefs: check a file system that is not mounted. */
+/* fsck.nvefs: check and mend a file system that is not mounted. */
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 #include "report.h"
 
 /* Exit status bits of fsck(8). */
-enum { EXIT_CLEAN = 0, EXIT_ERRORS_LEFT = 4, EXIT_OPERATION = 8, EXIT_USAGE = 16, EXIT_CANCELLED = 32 };
+enum { EXIT_CLEAN = 0, EXIT_MENDED = 1, EXIT_ERRORS_LEFT = 4, EXIT_OPERATION = 8, EXIT_USAGE = 16, EXIT_CANCELLED = 32 };
 
 struct fsck_options {
 	bool no_change, preen, yes, force, data;
@@ -24,8 +24,9 @@ static const char usage[] =
 	"Check the nvefs file system on TARGET, which must not be mounted.\n"
 	"\n"
 	"  -n               change nothing: replay the journal in memory only\n"
-	"  -p, -a           as at boot: replay the journal, look at superblocks and root\n"
-	"  -y               mend all that is found (repair is not there yet: what is found is left)\n"
+	"  -p, -a           as at boot: replay the journal, look at superblocks and root;\n"
+	"                   if they are damaged, check all and mend what is safe to mend\n"
+	"  -y               mend all that can be mended\n"
 	"  -f               check all even if it looks clean\n"
 	"  --data           read all data, too, and compare it with its checksums\n"
 	"  -C[FD]           show progress, on the terminal or as lines on descriptor FD\n"
@@ -33,7 +34,8 @@ static const char usage[] =
 	"  -h, --help       this text\n"
 	"  -V, --version    version\n"
 	"\n"
-	"Exit status: 0 clean, 4 problems are left, 8 the check could not be made, 16 usage, 32 cancelled.\n"
+	"Exit status: 0 clean, 1 problems were mended, 4 problems are left (5: both),\n"
+	"8 the check could not be made, 16 usage, 32 cancelled.\n"
 	"\n"
 	"TARGET, with its options after commas:\n";
 
@@ -113,6 +115,7 @@ static int parse_options(int argc, char **argv, struct fsck_options *o)
 static int check(struct fsck_options *o, struct nvefs_dev *dev)
 {
 	struct nvefs_check_opts opts = {
+		.repair = o->yes ? NVEFS_REPAIR_ALL : o->preen ? NVEFS_REPAIR_SAFE : NVEFS_REPAIR_NONE,
 		.replay_in_memory = o->no_change,
 		.quick = o->preen && !o->force && !o->data,
 		.data = o->data,
@@ -130,7 +133,7 @@ static int check(struct fsck_options *o, struct nvefs_dev *dev)
 		nvefs_report_failed(&o->report, err.text, status);
 		return status;
 	}
-	status = res.problems ? EXIT_ERRORS_LEFT : EXIT_CLEAN;
+	status = (res.problems > res.left ? EXIT_MENDED : EXIT_CLEAN) | (res.left ? EXIT_ERRORS_LEFT : EXIT_CLEAN);
 	nvefs_report_done(&o->report, &res, status);
 	return status;
 }

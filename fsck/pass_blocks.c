@@ -7,6 +7,7 @@
 #include "context.h"
 #include "format/block.h"
 #include "format/layout.h"
+#include "mend.h"
 #include "store/cache.h"
 
 struct group_state {
@@ -16,8 +17,9 @@ struct group_state {
 	struct nvefs_disk_bitmap bitmap;
 };
 
-static int read_bitmap(struct nvefs_check_ctx *c, uint64_t pblk, struct nvefs_disk_bitmap *ret)
+int nvefs_check_read_bitmap(struct nvefs_check_ctx *c, uint32_t group, struct nvefs_disk_bitmap *ret)
 {
+	uint64_t pblk = nvefs_layout_bitmap_pblk(group);
 	struct nvefs_miss miss;
 	struct nvefs_mblk *b;
 	int err;
@@ -53,15 +55,17 @@ static void report_runs(struct nvefs_check_ctx *c, uint32_t code, const struct g
 	}
 }
 
-static void make_expected(struct nvefs_check_ctx *c, struct group_state *s)
+void nvefs_check_group_bits(struct nvefs_check_ctx *c, uint32_t group, const uint8_t *disk, uint8_t *ret_bits)
 {
 	struct nvefs_disk_bitmap fixed;
-	const uint8_t *used = c->usage.used[s->group];
+	const uint8_t *used = c->usage.used[group];
 
-	nvefs_layout_bitmap_init(&c->sb, s->group, 0, &fixed);
-	memcpy(s->expected, fixed.bits, sizeof(s->expected));
-	for (size_t i = 0; used && i < sizeof(s->expected); i++)
-		s->expected[i] |= used[i];
+	nvefs_layout_bitmap_init(&c->sb, group, 0, &fixed);
+	memcpy(ret_bits, fixed.bits, sizeof(fixed.bits));
+	for (size_t i = 0; used && i < sizeof(fixed.bits); i++)
+		ret_bits[i] |= used[i];
+	for (size_t i = 0; disk && c->incomplete && i < sizeof(fixed.bits); i++)
+		ret_bits[i] |= disk[i];
 }
 
 static void check_item(struct nvefs_check_ctx *c, const struct group_state *s, uint32_t free_blks)
@@ -96,7 +100,7 @@ static int check_group(struct nvefs_check_ctx *c, uint32_t group, uint64_t *free
 	struct nvefs_problem p = {.code = NVEFS_P_BITMAP_DAMAGED,
 				  .pblk = nvefs_layout_bitmap_pblk(group),
 				  .found = group};
-	int err = read_bitmap(c, p.pblk, &s.bitmap);
+	int err = nvefs_check_read_bitmap(c, group, &s.bitmap);
 	uint32_t n;
 
 	if (err == -ENOMEM)
@@ -107,7 +111,7 @@ static int check_group(struct nvefs_check_ctx *c, uint32_t group, uint64_t *free
 		*all_known = false;
 		return 0;
 	}
-	make_expected(c, &s);
+	nvefs_check_group_bits(c, group, NULL, s.expected);
 	/* Beyond the end bits are set; the count over the whole block is the count of the group. */
 	n = NVEFS_GROUP_BLKS - nvefs_bitmap_count(s.bitmap.bits, NVEFS_GROUP_BLKS);
 	*free_blks += n;

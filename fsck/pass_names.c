@@ -42,6 +42,9 @@ static void check_entry(struct nvefs_check_ctx *c, uint64_t dir, const struct nv
 	e->names++;
 	if (e->dtype != DT_DIR)
 		return;
+	e->at_home |= e->parent == dir;
+	if (!e->dir)
+		e->dir = dir;
 	if (e->names > 1 || e->ino == NVEFS_ROOT_INO)
 		report_entry(c, NVEFS_P_DIR_TWICE, dir, d, d->ino, 0);
 	else if (e->parent != dir)
@@ -121,6 +124,17 @@ static void check_loops(struct nvefs_check_ctx *c)
 	}
 }
 
+/* From here on a directory is where it was found. */
+static void settle_parents(struct nvefs_check_ctx *c)
+{
+	for (size_t i = 0; i < c->inodes.n; i++) {
+		struct nvefs_inode_entry *e = &c->inodes.tab[i];
+
+		if (e->dir && !e->at_home)
+			e->parent = e->dir;
+	}
+}
+
 int nvefs_pass_names(struct nvefs_check_ctx *c)
 {
 	struct nvefs_check_walk w = {.item = take_item};
@@ -131,6 +145,9 @@ int nvefs_pass_names(struct nvefs_check_ctx *c)
 		return err;
 	if (!root || root->dtype != DT_DIR)
 		report(c, NVEFS_P_ROOT_INODE, NVEFS_ROOT_INO, 0, 0);
+	else if (root->parent != NVEFS_ROOT_INO)
+		report(c, NVEFS_P_DIR_PARENT, NVEFS_ROOT_INO, NVEFS_ROOT_INO, root->parent);
+	settle_parents(c);
 	if (c->incomplete)
 		return 0;
 	check_links(c);

@@ -124,8 +124,9 @@ int nvefs_pass_paths(struct nvefs_check_ctx *c)
 	struct nvefs_check_walk w = {.item = take_item, .arg = &es};
 	int err;
 
-	if (!c->nbad_inos)
+	if (!c->nbad_inos || c->past->named)
 		return 0;
+	c->past->named = true;
 	es.tab = calloc(c->nbad_inos, sizeof(*es.tab));
 	if (!es.tab)
 		return -ENOMEM;

@@ -9,6 +9,8 @@
 #include "format/block.h"
 #include "format/journal.h"
 #include "format/layout.h"
+#include "mend.h"
+#include "store/super.h"
 
 struct slot {
 	uint64_t pblk;
@@ -25,23 +27,48 @@ static void read_slot(struct nvefs_check_ctx *c, void *buf, struct slot *s)
 		s->err = nvefs_super_decode(buf, s->pblk, &s->sb, &s->why);
 }
 
-/* The valid slot with the highest sequence number; NULL: none. */
-static struct slot *best_of(struct slot *slots)
-{
-	struct slot *best = NULL;
-
-	for (int i = 0; i < NVEFS_SUPER_SLOTS; i++)
-		if (!slots[i].err && (!best || slots[i].sb.seq > best->sb.seq))
-			best = &slots[i];
-	return best;
-}
-
+/* All but the label, which changes, and what counts its changes. */
 static bool same_facts(const struct nvefs_super *a, const struct nvefs_super *b)
 {
 	return !memcmp(a->uuid, b->uuid, sizeof(a->uuid)) && a->nblks == b->nblks &&
 	       a->group_blks == b->group_blks && a->ngroups == b->ngroups &&
 	       a->journal_pblk == b->journal_pblk && a->journal_blks == b->journal_blks &&
-	       a->root_pblk == b->root_pblk && a->hash_seed == b->hash_seed;
+	       a->root_pblk == b->root_pblk && a->hash_seed == b->hash_seed &&
+	       a->feature_compat == b->feature_compat && a->feature_ro_compat == b->feature_ro_compat &&
+	       a->feature_incompat == b->feature_incompat && a->flags == b->flags &&
+	       a->created.tv_sec == b->created.tv_sec && a->created.tv_nsec == b->created.tv_nsec &&
+	       a->iu_blks == b->iu_blks && a->lba_bytes == b->lba_bytes &&
+	       !memcmp(a->nguid, b->nguid, sizeof(a->nguid)) && !memcmp(a->eui64, b->eui64, sizeof(a->eui64)) &&
+	       !strcmp(a->serial, b->serial) && !memcmp(a->creator, b->creator, sizeof(a->creator));
+}
+
+static bool contradict(const struct nvefs_super *a, const struct nvefs_super *b)
+{
+	return !same_facts(a, b) || (a->seq == b->seq && strcmp(a->label, b->label) != 0);
+}
+
+/*
+ * Facts do not change, and so the slots outvote one that says something else;
+ * among those that agree the one with the highest sequence number counts. NULL: none is valid.
+ */
+static struct slot *best_of(struct slot *slots)
+{
+	struct slot *best = NULL;
+	int best_votes = 0;
+
+	for (int i = 0; i < NVEFS_SUPER_SLOTS; i++) {
+		int votes = 0;
+
+		if (slots[i].err)
+			continue;
+		for (int k = 0; k < NVEFS_SUPER_SLOTS; k++)
+			votes += !slots[k].err && !contradict(&slots[k].sb, &slots[i].sb);
+		if (!best || votes > best_votes || (votes == best_votes && slots[i].sb.seq > best->sb.seq)) {
+			best = &slots[i];
+			best_votes = votes;
+		}
+	}
+	return best;
 }
 
 static void report_slot(struct nvefs_check_ctx *c, uint32_t code, const struct slot *s, unsigned int nr)
@@ -70,10 +97,21 @@ static int no_slot(struct nvefs_check_ctx *c, const struct slot *slots)
 	if (!damaged)
 		return nvefs_error_set(c->err, -EMEDIUMTYPE,
 				       "%s: there is no nvefs file system: make one with mkfs.nvefs", target);
+	c->past->repair = NVEFS_REPAIR_NONE; /* there is nothing to go by */
 	for (unsigned int i = 0; i < NVEFS_SUPER_SLOTS; i++)
 		report_slot(c, NVEFS_P_SUPER_DAMAGED, &slots[i], i);
 	c->stop = true;
 	return 0;
+}
+
+/* Most of the slots are of a newer version: they are not damaged. */
+static bool newer(const struct slot *slots)
+{
+	int n = 0;
+
+	for (int i = 0; i < NVEFS_SUPER_SLOTS; i++)
+		n += slots[i].err == -ENOTSUP;
+	return n > NVEFS_SUPER_SLOTS / 2;
 }
 
 static int check_slots(struct nvefs_check_ctx *c, void *buf)
@@ -87,9 +125,11 @@ static int check_slots(struct nvefs_check_ctx *c, void *buf)
 		read_slot(c, buf, &slots[i]);
 	}
 	best = best_of(slots);
-	if (!best)
+	if (!best || newer(slots))
 		return no_slot(c, slots);
 	c->sb = best->sb;
+	if (c->sb.nblks > dev_blks)
+		c->past->repair = NVEFS_REPAIR_NONE; /* a part of it is elsewhere, maybe whole */
 	/* The device may have grown since: the last slot is where the file system ends. */
 	if (c->sb.nblks <= dev_blks && slots[2].pblk != nvefs_super_slot_pblk(c->sb.nblks, 2)) {
 		slots[2].pblk = nvefs_super_slot_pblk(c->sb.nblks, 2);
@@ -98,12 +138,29 @@ static int check_slots(struct nvefs_check_ctx *c, void *buf)
 	for (unsigned int i = 0; i < NVEFS_SUPER_SLOTS; i++) {
 		if (slots[i].err)
 			report_slot(c, NVEFS_P_SUPER_DAMAGED, &slots[i], i);
-		else if (!same_facts(&slots[i].sb, &best->sb))
+		else if (contradict(&slots[i].sb, &best->sb))
 			report_slot(c, NVEFS_P_SUPER_DIFFERS, &slots[i], i);
 		else if (slots[i].sb.seq != best->sb.seq)
 			report_slot(c, NVEFS_P_SUPER_OLD, &slots[i], i);
 	}
 	return 0;
+}
+
+/* Those that differ in anything from what counts, one after the other, each flushed. */
+int nvefs_mend_super(struct nvefs_check_ctx *c)
+{
+	struct slot s = {0};
+	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	int err = buf ? 0 : -ENOMEM;
+
+	for (unsigned int i = 0; i < NVEFS_SUPER_SLOTS && !err; i++) {
+		s.pblk = nvefs_super_slot_pblk(c->sb.nblks, i);
+		read_slot(c, buf, &s);
+		if (s.err || contradict(&s.sb, &c->sb) || s.sb.seq != c->sb.seq)
+			err = nvefs_super_write_slot(c->dev, c->q, &c->sb, i);
+	}
+	nvefs_buf_free(buf);
+	return err;
 }
 
 int nvefs_pass_super(struct nvefs_check_ctx *c)
@@ -132,7 +189,7 @@ int nvefs_pass_super(struct nvefs_check_ctx *c)
 /* One of the two is enough: they are written in turns, and a power cut may tear the one being written. */
 static int check_jheaders(struct nvefs_check_ctx *c)
 {
-	struct nvefs_problem p = {.code = NVEFS_P_JHEADERS, .why = "cannot be read"};
+	struct nvefs_problem bad = {.code = NVEFS_P_JHEADERS};
 	struct nvefs_jheader h;
 	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 	bool good = false;
@@ -143,19 +200,24 @@ static int check_jheaders(struct nvefs_check_ctx *c)
 		struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&c->sb, i),
 						  .uuid = c->sb.uuid,
 						  .type = NVEFS_BT_JHEADER};
-		enum nvefs_block_status status;
+		struct nvefs_problem p = {
+			.code = NVEFS_P_JHEADER_SLOT, .pblk = want.pblk, .found = i, .why = "cannot be read"};
+		enum nvefs_block_status status = NVEFS_BLOCK_CONTENT;
 
-		if (nvefs_queue_read(c->q, want.pblk, 1, buf))
-			continue;
-		status = nvefs_block_check(buf, &want);
-		if (status == NVEFS_BLOCK_OK && nvefs_jheader_decode(buf, &c->sb, &h))
-			status = NVEFS_BLOCK_CONTENT;
-		p.why = nvefs_block_status_text(status);
+		if (!nvefs_queue_read(c->q, want.pblk, 1, buf)) {
+			status = nvefs_block_check(buf, &want);
+			if (status == NVEFS_BLOCK_OK && nvefs_jheader_decode(buf, &c->sb, &h))
+				status = NVEFS_BLOCK_CONTENT;
+			p.why = nvefs_block_status_text(status);
+		}
 		good |= status == NVEFS_BLOCK_OK;
+		if (status != NVEFS_BLOCK_OK)
+			nvefs_check_report(c, &p);
+		bad.why = p.why;
 	}
 	nvefs_buf_free(buf);
 	if (!good) {
-		nvefs_check_report(c, &p);
+		nvefs_check_report(c, &bad);
 		c->stop = true;
 	}
 	return 0;

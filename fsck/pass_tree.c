@@ -13,6 +13,7 @@
 #include "format/dirent.h"
 #include "format/inode.h"
 #include "format/xattr.h"
+#include "mend_value.h"
 
 struct value {
 	uint32_t no, len, got;
@@ -36,7 +37,7 @@ static void report(struct nvefs_check_ctx *c, uint32_t code, uint64_t ino, uint6
 	nvefs_check_report(c, &p);
 }
 
-static bool is_orphan(const struct nvefs_check_ctx *c, uint64_t ino)
+uint32_t nvefs_check_orphan_reason(const struct nvefs_check_ctx *c, uint64_t ino)
 {
 	uint64_t low = 0, high = c->norphans;
 
@@ -48,7 +49,7 @@ static bool is_orphan(const struct nvefs_check_ctx *c, uint64_t ino)
 		else
 			high = mid;
 	}
-	return low < c->norphans && c->orphans[low].ino == ino;
+	return low < c->norphans && c->orphans[low].ino == ino ? c->orphans[low].reason : 0;
 }
 
 /* ---- The file system's own items ---- */
@@ -58,7 +59,13 @@ static int take_group(struct nvefs_check_ctx *c, const struct nvefs_key *key, co
 	struct nvefs_check_group *g;
 
 	if (key->offset >= c->sb.ngroups) {
-		report(c, NVEFS_P_GROUP_EXTRA, 0, key->offset, c->sb.ngroups);
+		struct nvefs_problem p = {.code = NVEFS_P_GROUP_EXTRA,
+					  .kind = NVEFS_KIND_GROUP,
+					  .lblk = key->offset,
+					  .found = key->offset,
+					  .expected = c->sb.ngroups};
+
+		nvefs_check_report(c, &p);
 		return 0;
 	}
 	g = &c->groups[key->offset];
@@ -105,7 +112,7 @@ static int take_inode(struct nvefs_check_ctx *c, struct one_inode *in, const voi
 	if (nvefs_inode_decode(val, len, &in->rec))
 		return 0;
 	in->known = true;
-	in->orphan = is_orphan(c, in->ino);
+	in->orphan = nvefs_check_orphan_reason(c, in->ino) != 0;
 	c->inode_items++;
 	if (in->ino > c->max_ino)
 		c->max_ino = in->ino;
@@ -128,7 +135,7 @@ static int take_map(struct nvefs_check_ctx *c, struct one_inode *in, const struc
 {
 	struct nvefs_window w;
 
-	if (nvefs_map_decode(val, len, &c->sb, &w))
+	if (!nvefs_map_salvage(val, len, &c->sb, &w))
 		return 0;
 	for (uint32_t i = 0; i < NVEFS_WINDOW_BLKS; i++) {
 		uint64_t pblk = nvefs_went_pblk(w.pblk[i]);
@@ -244,6 +251,8 @@ static void misfit(struct nvefs_check_ctx *c, struct one_inode *in, uint8_t bit,
 	struct nvefs_problem p = {.ino = in->ino, .why = nvefs_kind_text(kind)};
 
 	if (!in->known) {
+		/* It may be made anew: names that lead to it are no proof of anything. */
+		c->incomplete = true;
 		p.code = NVEFS_P_INODE_ABSENT;
 		bit = 8;
 	} else if (!fits) {
@@ -309,6 +318,8 @@ static void finish_inode(struct nvefs_check_ctx *c, struct one_inode *in)
 			report(c, NVEFS_P_DIR_SIZE, in->ino, in->rec.size, in->entries);
 		if (S_ISDIR(in->rec.mode) && in->rec.subdirs != in->subdirs)
 			report(c, NVEFS_P_DIR_SUBDIRS, in->ino, in->rec.subdirs, in->subdirs);
+		if (S_ISDIR(in->rec.mode) && !in->orphan && in->rec.nlink != 2 + in->subdirs)
+			report(c, NVEFS_P_NLINK, in->ino, in->rec.nlink, 2 + in->subdirs);
 		if (S_ISLNK(in->rec.mode) && in->rec.size != in->link_bytes && !in->orphan)
 			report(c, NVEFS_P_SYMLINK, in->ino, in->link_bytes, in->rec.size);
 		if (!in->orphan)
@@ -335,6 +346,8 @@ static bool sound(struct nvefs_check_ctx *c, const struct nvefs_key *key, const 
 	struct nvefs_problem p = {.code = NVEFS_P_ITEM_VALUE,
 				  .ino = key->ino,
 				  .pblk = pblk,
+				  .lblk = key->offset,
+				  .kind = key->kind,
 				  .found = key->offset,
 				  .why = nvefs_kind_text(key->kind)};
 
@@ -363,7 +376,8 @@ static int take_item(struct nvefs_check_ctx *c, void *arg, const struct nvefs_ke
 	if (!sound(c, key, val, len, pblk)) {
 		if (key->kind == NVEFS_KIND_INODE)
 			in->misfit = 8; /* it is there, in a way: do not say that it is absent */
-		return 0;
+		/* The blocks that can be told from a damaged map are not free. */
+		return key->ino && key->kind == NVEFS_KIND_MAP ? take_map(c, in, key, val, len) : 0;
 	}
 	if (key->ino)
 		return take_inode_item(c, in, key, val, len);

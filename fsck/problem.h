@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What can be wrong, as a table: code, weight, words. */
+/* What can be wrong, as a table: code, weight, whether and by whom it is mended, words. */
 #ifndef NVEFS_FSCK_PROBLEM_H
 #define NVEFS_FSCK_PROBLEM_H
 
@@ -15,6 +15,7 @@ enum nvefs_problem_code {
 	NVEFS_P_DEVICE_SHORT = 0x0104,
 	NVEFS_P_JHEADERS = 0x0201,
 	NVEFS_P_OPEN = 0x0202,
+	NVEFS_P_JHEADER_SLOT = 0x0203,
 	NVEFS_P_NODE_DAMAGED = 0x0301,
 	NVEFS_P_NODE_LEVEL = 0x0302,
 	NVEFS_P_NODE_LAYOUT = 0x0303,
@@ -73,6 +74,24 @@ enum nvefs_severity {
 	NVEFS_SEV_LOSS,	 /* data, names or metadata cannot be read any more */
 };
 
+/* Who mends a problem. Their order is the order of work, see mend.c. */
+enum nvefs_mender {
+	NVEFS_MEND_NONE,   /* nobody can: what it speaks of is gone */
+	NVEFS_MEND_SUPER,  /* superblock slots from the best one */
+	NVEFS_MEND_TREE,   /* a new tree from what is left of the old one */
+	NVEFS_MEND_BLOCKS, /* bitmaps and group items from the recount */
+	NVEFS_MEND_ITEM,   /* an item of the file system itself: removed */
+	NVEFS_MEND_MAPS,   /* mappings of blocks that are somebody else's */
+	NVEFS_MEND_SHARES, /* share items from the recount */
+	NVEFS_MEND_ROOT,   /* the root's counts */
+	NVEFS_MEND_ORPHAN, /* an orphan item: removed */
+	NVEFS_MEND_TWICE,  /* further names of a directory: removed */
+	NVEFS_MEND_LOOP,   /* the name of a directory that is its own ancestor: removed */
+	NVEFS_MEND_INODE,  /* an inode's items, made to agree with each other and with its names */
+	NVEFS_MEND_LOST,   /* a name in lost+found */
+	NVEFS_MENDERS
+};
+
 /* The fields that a problem's text uses are set; others are 0 or NULL. */
 struct nvefs_problem {
 	uint32_t code;
@@ -81,12 +100,15 @@ struct nvefs_problem {
 	const char *name; /* of a directory entry or attribute; not terminated */
 	uint32_t namelen;
 	const char *why; /* words */
+	uint8_t kind;	 /* of an item of the file system itself, `found` its offset */
+	bool mend;	 /* it is going to be mended */
 };
 
 struct nvefs_problem_info {
 	uint32_t code;
 	uint8_t severity; /* enum nvefs_severity */
-	bool safe;	  /* what is right follows from the rest: may be mended without asking */
+	uint8_t mender;	  /* enum nvefs_mender */
+	bool safe;	  /* what is right follows from the rest: -p mends it, too */
 	/* {ino} {pblk} {lblk} {found} {expected} {name} {why} stand for the fields. */
 	const char *text;
 };

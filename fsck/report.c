@@ -63,6 +63,7 @@ static void add_json(struct nvefs_report *r, const struct nvefs_problem *p, cons
 	put_text(o, "code", code);
 	put_text(o, "severity", nvefs_severity_text(info->severity));
 	json_object_object_add(o, "safe_to_fix", json_object_new_boolean(info->safe));
+	put_text(o, "action", p->mend ? "mended" : "left");
 	put_text(o, "message", text);
 	if (p->ino)
 		put_number(o, "inode", p->ino);
@@ -85,7 +86,8 @@ void nvefs_report_problem(void *arg, const struct nvefs_problem *p)
 		return;
 	}
 	clear_bar(r);
-	printf("%s: %s: %s: %s\n", r->target, code, nvefs_severity_text(nvefs_problem_info(p->code)->severity), text);
+	printf("%s: %s: %s: %s%s\n", r->target, code, nvefs_severity_text(nvefs_problem_info(p->code)->severity), text,
+	       p->mend ? ": mended" : "");
 }
 
 void nvefs_report_name(void *arg, uint64_t ino, const char *path)
@@ -148,6 +150,18 @@ static void print_more(const struct nvefs_report *r)
 			       (unsigned long long)(r->counts[i] - NVEFS_REPORT_PER_CODE));
 }
 
+static void print_problems(const struct nvefs_report *r, const struct nvefs_check_result *res)
+{
+	unsigned long long mended = res->problems - res->left, left = res->left;
+
+	printf("%s: %llu problems found, %llu mended, %llu left\n", r->target, (unsigned long long)res->problems,
+	       mended, left);
+	if (res->held)
+		printf("%s: the tree is not whole: -p mends nothing there, -y does\n", r->target);
+	else if (left)
+		printf("%s: -p mends what is safe, -y all that can be mended\n", r->target);
+}
+
 static void print_end(const struct nvefs_report *r, const struct nvefs_check_result *res)
 {
 	print_more(r);
@@ -155,9 +169,9 @@ static void print_end(const struct nvefs_report *r, const struct nvefs_check_res
 		printf("%s: journal: %llu transactions replayed\n", r->target,
 		       (unsigned long long)res->replayed_txns);
 	if (res->problems) {
-		printf("%s: %llu problems found, none mended: fsck.nvefs cannot repair yet\n", r->target,
-		       (unsigned long long)res->problems);
-		return;
+		print_problems(r, res);
+		if (res->left)
+			return;
 	}
 	if (res->skipped) {
 		printf("%s: clean as far as superblocks, journal and root tell (-f checks everything)\n", r->target);
@@ -214,9 +228,12 @@ void nvefs_report_done(struct nvefs_report *r, const struct nvefs_check_result *
 	put_text(doc, "target", r->target);
 	put_text(doc, "uuid", uuid);
 	put_text(doc, "label", res->label);
-	json_object_object_add(doc, "clean", json_object_new_boolean(!res->problems));
+	json_object_object_add(doc, "clean", json_object_new_boolean(!res->left));
 	json_object_object_add(doc, "complete", json_object_new_boolean(!res->skipped));
 	put_number(doc, "problems_found", res->problems);
+	put_number(doc, "problems_mended", res->problems - res->left);
+	put_number(doc, "problems_left", res->left);
+	put_number(doc, "rounds_of_mending", res->rounds);
 	json_object_object_add(doc, "problems", r->list);
 	json_object_object_add(doc, "paths", r->paths);
 	json_object_object_add(doc, "counts", counts_json(res));

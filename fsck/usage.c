@@ -141,3 +141,26 @@ int nvefs_usage_add_share(struct nvefs_usage *u, uint64_t pblk, uint32_t count)
 	s->stated = count;
 	return 0;
 }
+
+bool nvefs_usage_is_meta(const struct nvefs_usage *u, uint64_t pblk)
+{
+	return test_bit(u->meta, pblk);
+}
+
+const struct nvefs_usage_share *nvefs_usage_find(const struct nvefs_usage *u, uint64_t pblk)
+{
+	const struct nvefs_usage_share *s = &u->shares[slot_of(u->shares, u->max_shares, pblk)];
+
+	return s->pblk ? s : NULL;
+}
+
+void nvefs_usage_drop_data(struct nvefs_usage *u, uint64_t pblk)
+{
+	struct nvefs_usage_share *s = &u->shares[slot_of(u->shares, u->max_shares, pblk)];
+	uint32_t group = nvefs_layout_group(pblk);
+
+	if (s->pblk && s->extra)
+		s->extra--;
+	else if (u->used[group])
+		nvefs_bitmap_clear(u->used[group], (uint32_t)(pblk - nvefs_layout_group_start(group)));
+}

@@ -120,6 +120,11 @@ int nvefs_alloc_init(struct nvefs_store *st, struct nvefs_queue *q)
 		err = -ENOMEM;
 		goto done;
 	}
+	if (st->opts.repair) {
+		a->held = st->super.nblks;
+		a->room = -(int64_t)a->reserve;
+		return 0;
+	}
 	err = scan_groups(st, q, &free_blks);
 	if (!err && free_blks != st->root.free_blks)
 		err = -EUCLEAN;

@@ -58,6 +58,7 @@ struct nvefs_store_opts {
 	bool read_only;	       /* never writes, except recovery */
 	bool no_recovery;      /* with read_only: ignore the journal */
 	bool replay_in_memory; /* with read_only: apply the journal to the cache, write nothing */
+	bool repair;	       /* see repair.h */
 	bool discard;	       /* discard freed blocks before they are used again */
 	bool fua_commit;       /* commit block by FUA in place of the second Flush */
 	uint64_t cache_bytes;  /* clean metadata kept; 0: default */
@@ -122,6 +123,7 @@ struct nvefs_txn {
 };
 
 #define NVEFS_TXN_FREEING 1u /* frees space: may use the metadata reserve */
+#define NVEFS_TXN_NOALLOC 2u /* takes no block: the metadata allocator need not be ready */
 
 /*
  * Wait (outside locks) until the running transaction has room for `credits`

@@ -51,7 +51,9 @@ int nvefs_txn_begin(struct nvefs_store *st, struct nvefs_queue *q, uint32_t cred
 			return -EROFS;
 		nvefs_store_wrlock(st);
 		if (has_room(st, credits)) {
-			err = nvefs_alloc_meta_ready(st, credits, flags, &miss);
+			err = flags & NVEFS_TXN_NOALLOC ?
+				      0 :
+				      nvefs_alloc_meta_ready(st, credits, flags, &miss);
 			if (!err)
 				break;
 		} else {

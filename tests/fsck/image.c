@@ -380,6 +380,16 @@ void image_check(struct image *img, bool data, struct found *ret)
 	ck_assert_msg(!ret->err || err.text[0], "error %d without words", ret->err);
 }
 
+void image_mend(struct image *img, enum nvefs_repair repair, struct found *ret)
+{
+	struct nvefs_check_opts opts = {.repair = repair, .report = take, .arg = ret};
+	struct nvefs_error err = {""};
+
+	ret->n = 0;
+	ret->err = nvefs_check(img->dev, &opts, &ret->res, &err);
+	ck_assert_msg(!ret->err || err.text[0], "error %d without words", ret->err);
+}
+
 bool found_code(const struct found *f, uint32_t code)
 {
 	for (uint32_t i = 0; i < f->n; i++)

@@ -73,6 +73,8 @@ struct found {
 	int err;
 };
 void image_check(struct image *img, bool data, struct found *ret);
+/* The same, and mend. ret->codes are those of all rounds. */
+void image_mend(struct image *img, enum nvefs_repair repair, struct found *ret);
 bool found_code(const struct found *f, uint32_t code);
 
 #endif

@@ -510,6 +510,40 @@ START_TEST(test_damage)
 }
 END_TEST
 
+/* What is there beyond mending, and what -p must leave to somebody who says yes. */
+static bool must_stay(uint32_t code)
+{
+	return nvefs_problem_info(code)->mender == NVEFS_MEND_NONE || nvefs_problem_info(code)->mender == NVEFS_MEND_TREE;
+}
+
+START_TEST(test_mend)
+{
+	const struct damage *d = &damages[_i];
+	bool stay = must_stay(d->code) || d->closed == super_all;
+	struct image img;
+	struct found f;
+
+	image_init(&img);
+	if (d->open)
+		d->open(&img);
+	image_close(&img);
+	if (d->closed)
+		d->closed(&img);
+	image_mend(&img, NVEFS_REPAIR_ALL, &f);
+	ck_assert_int_eq(f.err, 0);
+	ck_assert_msg(found_code(&f, d->code) || d->code == NVEFS_P_DATA_CHECKSUM, "%s: NV%04x was not found", d->name,
+		      d->code);
+	ck_assert_msg(stay || !f.res.left, "%s: %llu of %llu problems are left, the last NV%04x, after %u rounds", d->name,
+		      (unsigned long long)f.res.left, (unsigned long long)f.res.problems, f.n ? f.codes[f.n - 1] : 0,
+		      f.res.rounds);
+	if (!stay) {
+		image_check(&img, false, &f);
+		ck_assert_msg(!f.n, "%s: mended, but NV%04x", d->name, f.codes[0]);
+	}
+	image_done(&img);
+}
+END_TEST
+
 START_TEST(test_clean)
 {
 	struct image img;
@@ -626,6 +660,7 @@ int main(void)
 	tcase_add_test(tc, test_no_nvefs);
 	tcase_add_test(tc, test_table);
 	tcase_add_loop_test(tc, test_damage, 0, (int)NDAMAGES);
+	tcase_add_loop_test(tc, test_mend, 0, (int)NDAMAGES);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_NORMAL);

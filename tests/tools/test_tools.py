@@ -263,15 +263,34 @@ class Tools(unittest.TestCase):
             r = run(FSCK, *options, self.img)
             self.assertEqual(r.returncode, 4, options)
             self.assertIn("NV0202", r.stdout)
-            self.assertIn("cannot repair yet", r.stdout)
+            self.assertIn("1 left", r.stdout)
         self.assertEqual(digest(self.img), before)
 
     def test_fsck_damaged_slot(self):
         self.make()
         self.scratch(4096 + 100)
-        r = run(FSCK, "-n", self.img)
-        self.assertEqual(r.returncode, 4)
-        self.assertIn("NV0101", r.stdout)
+        for options, code in ((["-n"], 4), ([], 4), (["-p"], 1), (["-p"], 0), (["-n"], 0)):
+            r = run(FSCK, *options, self.img)
+            self.assertEqual(r.returncode, code, options)
+            self.assertEqual("NV0101" in r.stdout, code != 0, options)
+
+    def test_fsck_mends(self):
+        """The bitmap: -p and -y mend it, and say so; nothing else changes it."""
+        for option in ("-p", "-a", "-y"):
+            self.make("-f")
+            self.scratch(3 * 4096 + 2000)
+            self.assertEqual(run(FSCK, self.img).returncode, 4)
+            # As at boot, it is not looked at: nothing says that it is damaged.
+            if option != "-y":
+                self.assertEqual(run(FSCK, option, self.img).returncode, 0)
+            r = run(FSCK, option, "-f", "--json", self.img)
+            doc = json.loads(r.stdout)
+            self.assertEqual((r.returncode, doc["exit_status"]), (1, 1), option)
+            self.assertEqual([(p["code"], p["action"]) for p in doc["problems"]], [("NV0606", "mended")])
+            self.assertEqual((doc["problems_found"], doc["problems_mended"], doc["problems_left"]), (1, 1, 0))
+            self.assertTrue(doc["clean"])
+            self.assertEqual(run(FSCK, option, "-f", self.img).returncode, 0)
+            self.assertEqual(run(FSCK, "-n", "--data", self.img).returncode, 0)
 
     def test_fsck_all_slots_damaged(self):
         self.make()
