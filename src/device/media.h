@@ -69,12 +69,6 @@ int nvefs_media_ram_open(uint64_t size_bytes, uint32_t lba_bytes, bool cache,
 			 struct nvefs_media **ret_media);
 
 /*
- * The same on a private mapping of a file, whose changes stay in memory. The
- * mapping is taken over on success.
- */
-int nvefs_media_ram_adopt(void *mapping, uint64_t size_bytes, struct nvefs_media **ret_media);
-
-/*
  * A regular file, locked against every other opener for as long as it is open.
  * Its size is that at open, rounded down to blocks; `create_bytes` is used with
  * NVEFS_OPEN_CREATE. 0 or -errno with *err.

@@ -19,7 +19,6 @@
 struct ram {
 	struct nvefs_media media;
 	uint8_t *data;
-	bool of_file; /* pages given back would hold the file's contents again, not zeros */
 	uint32_t lba_bytes;
 	struct nvefs_write_cache *cache; /* NULL: every write is durable at once */
 	struct nvefs_mutex lock;	 /* cache, and data while the cache takes note of it */
@@ -71,7 +70,7 @@ static void clear(struct ram *r, uint64_t off, uint64_t len)
 	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	uint64_t first = (off + page - 1) / page * page, last = (off + len) / page * page;
 
-	if (r->of_file || first >= last || madvise(r->data + first, last - first, MADV_DONTNEED)) {
+	if (first >= last || madvise(r->data + first, last - first, MADV_DONTNEED)) {
 		memset(r->data + off, 0, len);
 		return;
 	}
@@ -186,18 +185,6 @@ static void media_init(struct ram *r, void *data, uint64_t size_bytes, uint32_t 
 		memset(r->media.nguid, 0, sizeof(r->media.nguid));
 	snprintf(r->media.text, sizeof(r->media.text), "memory");
 	nvefs_mutex_init(&r->lock);
-}
-
-int nvefs_media_ram_adopt(void *mapping, uint64_t size_bytes, struct nvefs_media **ret_media)
-{
-	struct ram *r = calloc(1, sizeof(*r));
-
-	if (!r)
-		return -ENOMEM;
-	media_init(r, mapping, size_bytes, 0);
-	r->of_file = true;
-	*ret_media = &r->media;
-	return 0;
 }
 
 int nvefs_media_ram_open(uint64_t size_bytes, uint32_t lba_bytes, bool cache,

@@ -4,15 +4,14 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/buf.h"
 #include "device/layer.h"
 
 struct nvefs_record {
 	struct nvefs_dev_limits limits;
-	int base_fd;
+	const struct nvefs_cow *base;
+	struct nvefs_cow *own_base; /* NULL when the caller keeps it */
 	uint64_t max_bytes;
 
 	struct nvefs_mutex lock; /* below */
@@ -197,32 +196,28 @@ static bool is_zero(const uint8_t *p, size_t len)
 	return !p[0] && !memcmp(p, p + 1, len - 1);
 }
 
-/* Blocks of zeros stay holes. */
-static int save_piece(int fd, const uint8_t *buf, uint64_t pblk, uint32_t nblks)
+static int save_piece(struct nvefs_cow *base, const uint8_t *buf, uint64_t pblk, uint32_t nblks)
 {
-	for (uint32_t i = 0; i < nblks; i++) {
-		const uint8_t *blk = buf + ((size_t)i << NVEFS_BLOCK_SHIFT);
-		off_t off = (off_t)((pblk + i) << NVEFS_BLOCK_SHIFT);
+	int err = 0;
 
-		if (is_zero(blk, NVEFS_BLOCK_SIZE))
-			continue;
-		if (pwrite(fd, blk, NVEFS_BLOCK_SIZE, off) != (ssize_t)NVEFS_BLOCK_SIZE)
-			return errno ? -errno : -EIO;
+	for (uint32_t i = 0; !err && i < nblks; i++) {
+		const uint8_t *blk = buf + ((size_t)i << NVEFS_BLOCK_SHIFT);
+
+		if (!is_zero(blk, NVEFS_BLOCK_SIZE))
+			err = nvefs_cow_write(base, (pblk + i) << NVEFS_BLOCK_SHIFT,
+					      NVEFS_BLOCK_SIZE, blk, 0);
 	}
-	return 0;
+	return err;
 }
 
-static int save_base(struct nvefs_dev *below, int fd)
+static int save_base(struct nvefs_dev *below, struct nvefs_cow *base)
 {
 	const uint64_t nblks = below->limits.nblks;
 	uint32_t step = below->limits.max_transfer_blks;
 	struct nvefs_queue *q = NULL;
-	uint8_t *buf;
+	uint8_t *buf = nvefs_buf_new((size_t)step << NVEFS_BLOCK_SHIFT);
 	int err;
 
-	if (ftruncate(fd, (off_t)(nblks << NVEFS_BLOCK_SHIFT)))
-		return -errno;
-	buf = nvefs_buf_new((size_t)step << NVEFS_BLOCK_SHIFT);
 	if (!buf)
 		return -ENOMEM;
 	err = nvefs_queue_init(below, 0, &q);
@@ -231,30 +226,25 @@ static int save_base(struct nvefs_dev *below, int fd)
 			step = (uint32_t)(nblks - pblk);
 		err = nvefs_queue_read(q, pblk, step, buf);
 		if (!err)
-			err = save_piece(fd, buf, pblk, step);
+			err = save_piece(base, buf, pblk, step);
 	}
 	nvefs_queue_done(q);
 	nvefs_buf_free(buf);
 	return err;
 }
 
-int nvefs_record_wrap(struct nvefs_dev *below, uint64_t max_bytes, struct nvefs_dev **ret_dev,
-		      struct nvefs_record **ret_log)
+int nvefs_record_wrap_on(struct nvefs_dev *below, const struct nvefs_cow *base, uint64_t max_bytes,
+			 struct nvefs_dev **ret_dev, struct nvefs_record **ret_log)
 {
 	struct record_dev *rd = calloc(1, sizeof(*rd));
 	struct nvefs_record *log = calloc(1, sizeof(*log));
-	int err = -ENOMEM;
 
-	if (!rd || !log)
-		goto free_both;
-	log->base_fd = memfd_create("nvefs-record", MFD_CLOEXEC);
-	if (log->base_fd < 0) {
-		err = -errno;
-		goto free_both;
+	if (!rd || !log) {
+		free(log);
+		free(rd);
+		return -ENOMEM;
 	}
-	err = save_base(below, log->base_fd);
-	if (err)
-		goto close_base;
+	log->base = base;
 	log->limits = below->limits;
 	log->max_bytes = max_bytes;
 	nvefs_mutex_init(&log->lock);
@@ -263,12 +253,20 @@ int nvefs_record_wrap(struct nvefs_dev *below, uint64_t max_bytes, struct nvefs_
 	*ret_dev = &rd->dev;
 	*ret_log = log;
 	return 0;
+}
 
-close_base:
-	close(log->base_fd);
-free_both:
-	free(log);
-	free(rd);
+int nvefs_record_wrap(struct nvefs_dev *below, uint64_t max_bytes, struct nvefs_dev **ret_dev,
+		      struct nvefs_record **ret_log)
+{
+	struct nvefs_cow *base = nvefs_cow_new(NULL, below->limits.nblks);
+	int err = base ? save_base(below, base) : -ENOMEM;
+
+	if (!err)
+		err = nvefs_record_wrap_on(below, base, max_bytes, ret_dev, ret_log);
+	if (err)
+		nvefs_cow_free(base);
+	else
+		(*ret_log)->own_base = base;
 	return err;
 }
 
@@ -280,7 +278,7 @@ void nvefs_record_free(struct nvefs_record *log)
 		free((void *)(uintptr_t)log->cmds[i].data);
 	free(log->cmds);
 	free(log->events);
-	close(log->base_fd);
+	nvefs_cow_free(log->own_base);
 	nvefs_mutex_done(&log->lock);
 	free(log);
 }
@@ -331,7 +329,7 @@ const struct nvefs_dev_limits *nvefs_record_limits(const struct nvefs_record *lo
 	return &log->limits;
 }
 
-int nvefs_record_base_fd(const struct nvefs_record *log)
+const struct nvefs_cow *nvefs_record_base(const struct nvefs_record *log)
 {
-	return log->base_fd;
+	return log->base;
 }

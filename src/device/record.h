@@ -12,12 +12,17 @@
 #define NVEFS_DEVICE_RECORD_H
 
 #include "device/backend.h"
+#include "device/cow.h"
 
 struct nvefs_record;
 
 /* `below` is taken over on success only, and has no queues. Reads all of it. 0 or -errno. */
 int nvefs_record_wrap(struct nvefs_dev *below, uint64_t max_bytes, struct nvefs_dev **ret_dev,
 		      struct nvefs_record **ret_log);
+/* The same without reading: `base` is what the device holds. It stays the caller's and outlives
+ * the log. */
+int nvefs_record_wrap_on(struct nvefs_dev *below, const struct nvefs_cow *base, uint64_t max_bytes,
+			 struct nvefs_dev **ret_dev, struct nvefs_record **ret_log);
 /* The device is closed. NULL is fine. */
 void nvefs_record_free(struct nvefs_record *log);
 
@@ -48,6 +53,6 @@ const struct nvefs_record_cmd *nvefs_record_cmd_at(const struct nvefs_record *lo
 const struct nvefs_record_event *nvefs_record_event_at(const struct nvefs_record *log,
 						       uint32_t index);
 const struct nvefs_dev_limits *nvefs_record_limits(const struct nvefs_record *log);
-int nvefs_record_base_fd(const struct nvefs_record *log); /* memory file of the first contents */
+const struct nvefs_cow *nvefs_record_base(const struct nvefs_record *log); /* the first contents */
 
 #endif

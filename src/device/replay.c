@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * `image` holds what is durable at the present cut, in a memory file. A state
- * is a private mapping of it, with some of the uncertain commands applied on top:
- * the kernel copies the pages that are touched, so that a state costs
- * what it changes.
+ * `image` is a layer over the recording's base that holds what is durable at the
+ * present cut. A state is a layer over that, with some of the uncertain commands
+ * applied, so that it costs what it changes.
  *
  * `version` says for each LBA which command (its index plus 1) the image holds,
  * so that a command that turns durable late cannot hide a younger one.
@@ -15,8 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/hash.h"
 #include "device/embedded.h"
@@ -29,10 +26,9 @@ struct nvefs_replay {
 	struct nvefs_replay_opts opts;
 	uint32_t cut, nevents;
 	bool started;
-	uint64_t size_bytes, nlbas;
+	uint64_t nlbas;
 	uint32_t lba_bytes;
-	int image_fd;
-	uint8_t *image;
+	struct nvefs_cow *image;
 	uint32_t *version;
 	uint32_t *uncertain; /* commands, by index, in order of submission */
 	uint32_t nuncertain;
@@ -63,16 +59,14 @@ static bool matters(const struct nvefs_replay *r, uint32_t index)
 	return cmd->op == NVEFS_IO_FLUSH || durable_when_done(r, cmd);
 }
 
-static void put_lba(const struct nvefs_replay *r, uint8_t *to, const struct nvefs_record_cmd *cmd,
-		    uint64_t lba)
+static int put_lba(const struct nvefs_replay *r, struct nvefs_cow *to,
+		   const struct nvefs_record_cmd *cmd, uint64_t lba)
 {
 	uint64_t off = lba * r->lba_bytes;
+	const uint8_t *data = cmd->op == NVEFS_IO_WRITE ? cmd->data + (off - cmd->off) : NULL;
 
-	if (cmd->op == NVEFS_IO_WRITE)
-		memcpy(to + off, cmd->data + (off - cmd->off), r->lba_bytes);
-	else
-		memset(to + off, cmd->op == NVEFS_IO_DISCARD ? NVEFS_REPLAY_DISCARDED : 0,
-		       r->lba_bytes);
+	return nvefs_cow_write(to, off, r->lba_bytes, data,
+			       cmd->op == NVEFS_IO_DISCARD ? NVEFS_REPLAY_DISCARDED : 0);
 }
 
 /* The LBAs of a command, cut to the device: what lies behind its end failed. */
@@ -88,46 +82,50 @@ static uint64_t lba_end(const struct nvefs_replay *r, const struct nvefs_record_
 	return first >= r->nlbas || n > r->nlbas - first ? first : first + n;
 }
 
-static void make_durable(struct nvefs_replay *r, uint32_t index)
+static int make_durable(struct nvefs_replay *r, uint32_t index)
 {
 	const struct nvefs_record_cmd *cmd = nvefs_record_cmd_at(r->log, index);
+	int err = 0;
 
-	for (uint64_t lba = lba_first(r, cmd); lba < lba_end(r, cmd); lba++) {
+	for (uint64_t lba = lba_first(r, cmd); !err && lba < lba_end(r, cmd); lba++) {
 		if (r->version[lba] > index + 1)
 			continue;
 		r->version[lba] = index + 1;
-		put_lba(r, r->image, cmd, lba);
+		err = put_lba(r, r->image, cmd, lba);
 	}
+	return err;
 }
 
 /* A Flush covers what completed before it was submitted; a write that failed stays uncertain. */
-static void flush_completed(struct nvefs_replay *r, const struct nvefs_record_cmd *flush)
+static int flush_completed(struct nvefs_replay *r, const struct nvefs_record_cmd *flush)
 {
 	uint32_t kept = 0;
+	int err = 0;
 
-	for (uint32_t i = 0; i < r->nuncertain; i++) {
+	for (uint32_t i = 0; !err && i < r->nuncertain; i++) {
 		const struct nvefs_record_cmd *cmd = nvefs_record_cmd_at(r->log, r->uncertain[i]);
 
 		if (cmd->completed < flush->submitted && !cmd->err)
-			make_durable(r, r->uncertain[i]);
+			err = make_durable(r, r->uncertain[i]);
 		else
 			r->uncertain[kept++] = r->uncertain[i];
 	}
 	r->nuncertain = kept;
+	return err;
 }
 
-static void write_completed(struct nvefs_replay *r, uint32_t index)
+static int write_completed(struct nvefs_replay *r, uint32_t index)
 {
 	uint32_t kept = 0;
 
-	make_durable(r, index);
 	for (uint32_t i = 0; i < r->nuncertain; i++)
 		if (r->uncertain[i] != index)
 			r->uncertain[kept++] = r->uncertain[i];
 	r->nuncertain = kept;
+	return make_durable(r, index);
 }
 
-static void step(struct nvefs_replay *r)
+static int step(struct nvefs_replay *r)
 {
 	const struct nvefs_record_event *e = nvefs_record_event_at(r->log, r->cut++);
 	const struct nvefs_record_cmd *cmd = nvefs_record_cmd_at(r->log, e->cmd);
@@ -135,46 +133,19 @@ static void step(struct nvefs_replay *r)
 	if (!e->completion) {
 		if (changes(cmd))
 			r->uncertain[r->nuncertain++] = e->cmd;
-	} else if (cmd->op == NVEFS_IO_FLUSH && !cmd->err) {
-		flush_completed(r, cmd);
-	} else if (durable_when_done(r, cmd)) {
-		write_completed(r, e->cmd);
+		return 0;
 	}
+	if (cmd->op == NVEFS_IO_FLUSH)
+		return cmd->err ? 0 : flush_completed(r, cmd);
+	return durable_when_done(r, cmd) ? write_completed(r, e->cmd) : 0;
 }
 
-/* Holes of the base stay holes. */
-static int rewind_image(struct nvefs_replay *r)
+static void rewind_image(struct nvefs_replay *r)
 {
-	int base = nvefs_record_base_fd(r->log);
-	off_t at = 0, end;
-
-	if (ftruncate(r->image_fd, 0) || ftruncate(r->image_fd, (off_t)r->size_bytes))
-		return -errno;
-	while ((at = lseek(base, at, SEEK_DATA)) >= 0) {
-		end = lseek(base, at, SEEK_HOLE);
-		if (end < 0)
-			return -errno;
-		for (; at < end;) {
-			ssize_t n = pread(base, r->image + at, (size_t)(end - at), at);
-
-			if (n <= 0)
-				return n ? -errno : -EIO;
-			at += n;
-		}
-	}
+	nvefs_cow_reset(r->image);
 	memset(r->version, 0, r->nlbas * sizeof(*r->version));
 	r->nuncertain = 0;
 	r->cut = 0;
-	return 0;
-}
-
-static int image_init(struct nvefs_replay *r)
-{
-	r->image_fd = memfd_create("nvefs-replay", MFD_CLOEXEC);
-	if (r->image_fd < 0 || ftruncate(r->image_fd, (off_t)r->size_bytes))
-		return -errno;
-	r->image = mmap(NULL, r->size_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, r->image_fd, 0);
-	return r->image == MAP_FAILED ? -errno : 0;
 }
 
 int nvefs_replay_new(const struct nvefs_record *log, const struct nvefs_replay_opts *opts,
@@ -182,32 +153,25 @@ int nvefs_replay_new(const struct nvefs_record *log, const struct nvefs_replay_o
 {
 	const struct nvefs_dev_limits *l = nvefs_record_limits(log);
 	struct nvefs_replay *r;
-	int err = -ENOMEM;
 
 	if (nvefs_record_overflowed((struct nvefs_record *)(uintptr_t)log))
 		return -EOVERFLOW;
 	r = calloc(1, sizeof(*r));
 	if (!r)
-		return err;
+		return -ENOMEM;
 	r->log = log;
 	r->opts = opts ? *opts : nvefs_replay_defaults;
 	if (r->opts.exhaustive > 16)
 		r->opts.exhaustive = 16;
 	r->nevents = nvefs_record_nevents(log);
 	r->lba_bytes = l->lba_bytes;
-	r->size_bytes = l->nblks << NVEFS_BLOCK_SHIFT;
-	r->nlbas = r->size_bytes / r->lba_bytes;
-	r->image_fd = -1;
-	r->image = MAP_FAILED;
+	r->nlbas = (l->nblks << NVEFS_BLOCK_SHIFT) / r->lba_bytes;
+	r->image = nvefs_cow_new(nvefs_record_base(log), l->nblks);
 	r->version = calloc(r->nlbas, sizeof(*r->version));
 	r->uncertain = calloc(nvefs_record_ncmds(log) + 1, sizeof(*r->uncertain));
-	if (r->version && r->uncertain)
-		err = image_init(r);
-	if (!err)
-		err = rewind_image(r);
-	if (err) {
+	if (!r->version || !r->uncertain || !r->image) {
 		nvefs_replay_free(r);
-		return err;
+		return -ENOMEM;
 	}
 	*ret_replay = r;
 	return 0;
@@ -217,10 +181,7 @@ void nvefs_replay_free(struct nvefs_replay *r)
 {
 	if (!r)
 		return;
-	if (r->image != MAP_FAILED)
-		munmap(r->image, r->size_bytes);
-	if (r->image_fd >= 0)
-		close(r->image_fd);
+	nvefs_cow_free(r->image);
 	free(r->version);
 	free(r->uncertain);
 	free(r);
@@ -249,9 +210,9 @@ int nvefs_replay_seek(struct nvefs_replay *r, uint32_t cut)
 		return -EINVAL;
 	r->started = true;
 	if (cut < r->cut)
-		err = rewind_image(r);
+		rewind_image(r);
 	while (!err && r->cut < cut)
-		step(r);
+		err = step(r);
 	return err;
 }
 
@@ -315,40 +276,49 @@ static enum fate fate(const struct nvefs_replay *r, uint32_t state, uint32_t i)
 	return sampled_fate(r, state, i);
 }
 
-static void apply(const struct nvefs_replay *r, uint32_t state, uint32_t i, uint8_t *to)
+static int apply(const struct nvefs_replay *r, uint32_t state, uint32_t i, struct nvefs_cow *to)
 {
 	uint32_t index = r->uncertain[i];
 	const struct nvefs_record_cmd *cmd = nvefs_record_cmd_at(r->log, index);
 	enum fate f = fate(r, state, i);
+	int err = 0;
 
 	if (f == ABSENT)
-		return;
-	for (uint64_t lba = lba_first(r, cmd); lba < lba_end(r, cmd); lba++) {
+		return 0;
+	for (uint64_t lba = lba_first(r, cmd); !err && lba < lba_end(r, cmd); lba++) {
 		if (r->version[lba] > index + 1 || (f == TORN && draw(r, state, i, lba + 2) & 1))
 			continue;
-		put_lba(r, to, cmd, lba);
+		err = put_lba(r, to, cmd, lba);
 	}
+	return err;
 }
 
-int nvefs_replay_open(struct nvefs_replay *r, uint32_t state, struct nvefs_dev **ret_dev)
+int nvefs_replay_build(struct nvefs_replay *r, uint32_t state, struct nvefs_cow *to)
+{
+	int err = 0;
+
+	assert(state < nvefs_replay_nstates(r));
+	for (uint32_t i = 0; !err && i < r->nuncertain; i++)
+		err = apply(r, state, i, to);
+	return err;
+}
+
+const struct nvefs_cow *nvefs_replay_image(const struct nvefs_replay *r)
+{
+	return r->image;
+}
+
+static int open_layer(const struct nvefs_replay *r, const char *target, struct nvefs_cow *layer,
+		      bool own, struct nvefs_dev **ret_dev)
 {
 	const struct nvefs_dev_limits *l = nvefs_record_limits(r->log);
 	struct nvefs_embedded_options o;
 	struct nvefs_media *media;
-	char target[64];
-	void *map;
-	int err;
+	int err = nvefs_media_cow_open(layer, own, &media);
 
-	assert(state < nvefs_replay_nstates(r));
-	map = mmap(NULL, r->size_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
-		   r->image_fd, 0);
-	if (map == MAP_FAILED)
-		return -errno;
-	for (uint32_t i = 0; i < r->nuncertain; i++)
-		apply(r, state, i, map);
-	err = nvefs_media_ram_adopt(map, r->size_bytes, &media);
 	if (err) {
-		munmap(map, r->size_bytes);
+		if (own)
+			nvefs_cow_free(layer);
 		return err;
 	}
 	nvefs_embedded_options_init(&o);
@@ -356,8 +326,30 @@ int nvefs_replay_open(struct nvefs_replay *r, uint32_t state, struct nvefs_dev *
 	o.ctrl.vwc = l->volatile_cache;
 	o.ctrl.iu_bytes = l->iu_blks << NVEFS_BLOCK_SHIFT;
 	o.ctrl.mdts_bytes = l->max_transfer_blks << NVEFS_BLOCK_SHIFT;
-	snprintf(target, sizeof(target), "replay:%u/%u", r->cut, state);
 	return nvefs_embedded_open_media(target, &o.ctrl, media, ret_dev, NULL);
+}
+
+int nvefs_replay_device(const struct nvefs_replay *r, struct nvefs_cow *state,
+			struct nvefs_dev **ret_dev)
+{
+	return open_layer(r, "replay", state, false, ret_dev);
+}
+
+int nvefs_replay_open(struct nvefs_replay *r, uint32_t state, struct nvefs_dev **ret_dev)
+{
+	struct nvefs_cow *layer = nvefs_cow_new(r->image, nvefs_cow_nblks(r->image));
+	char target[64];
+	int err;
+
+	if (!layer)
+		return -ENOMEM;
+	snprintf(target, sizeof(target), "replay:%u/%u", r->cut, state);
+	err = nvefs_replay_build(r, state, layer);
+	if (err)
+		nvefs_cow_free(layer);
+	else
+		err = open_layer(r, target, layer, true, ret_dev);
+	return err;
 }
 
 static size_t add_text(char *buf, size_t len, size_t at, const struct nvefs_record_cmd *cmd,

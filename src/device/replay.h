@@ -59,6 +59,15 @@ uint32_t nvefs_replay_nstates(const struct nvefs_replay *r);
  * the next seek. 0 or -errno.
  */
 int nvefs_replay_open(struct nvefs_replay *r, uint32_t state, struct nvefs_dev **ret_dev);
+/*
+ * The same in two steps, for many states. The first puts the contents of the state into
+ * `to`, a layer over nvefs_replay_image that has been reset or was never used;
+ * the second makes a device of a layer, which stays the caller's and outlives it.
+ */
+int nvefs_replay_build(struct nvefs_replay *r, uint32_t state, struct nvefs_cow *to);
+const struct nvefs_cow *nvefs_replay_image(const struct nvefs_replay *r);
+int nvefs_replay_device(const struct nvefs_replay *r, struct nvefs_cow *state,
+			struct nvefs_dev **ret_dev);
 /* What was lost in it, for a failure message: enough to build it again. */
 void nvefs_replay_describe(const struct nvefs_replay *r, uint32_t state, char *buf, size_t len);
 

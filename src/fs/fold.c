@@ -16,6 +16,7 @@
 
 #include "fs/fold.h"
 #include "fs/window.h"
+#include "store/mutation.h"
 
 #define FOLD_WINDOWS 16u  /* in one transaction */
 #define FOLD_ENTRIES 192u /* changed entries in one transaction, about */
@@ -52,6 +53,8 @@ static int by_widx(const void *a, const void *b)
 {
 	const struct nvefs_window_mem *const *x = a, *const *y = b;
 
+	if (nvefs_mutated(NVEFS_MUTATE_FOLD_ORDER))
+		return (*x)->widx > (*y)->widx ? -1 : (*x)->widx < (*y)->widx;
 	return (*x)->widx < (*y)->widx ? -1 : (*x)->widx > (*y)->widx;
 }
 
@@ -280,8 +283,11 @@ int nvefs_inode_fold(struct nvefs_inode *in, struct nvefs_queue *q)
 	p = malloc(sizeof(*p));
 	if (!p)
 		return -ENOMEM;
-	while (left && !err)
+	while (left && !err) {
 		err = fold_step(in, q, p, &left);
+		if (left && !err)
+			err = nvefs_mutation_commit(in->fs->st);
+	}
 	free(p);
 	return err;
 }

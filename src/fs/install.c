@@ -10,11 +10,13 @@
 
 #include "fs/window.h"
 #include "fs/write.h"
+#include "store/mutation.h"
 
 #define SPACE_TRIES 4u
 
 static void place_again(struct nvefs_op *op);
 static void write_done(struct nvefs_op *op);
+static int remap(struct nvefs_op *op);
 
 /* Give back what the chunk holds: nothing of it was mapped. */
 static void release_places(struct nvefs_op *op, bool unknown_state)
@@ -161,6 +163,8 @@ void nvefs_write_place(struct nvefs_op *op)
 		return;
 	}
 	op->commit.err = submit_writes(op);
+	if (nvefs_mutated(NVEFS_MUTATE_REMAP_EARLY) && !op->commit.err)
+		op->commit.err = remap(op);
 	if (!op->pending)
 		write_done(op);
 }
@@ -273,6 +277,13 @@ static int install(struct nvefs_op *op)
 	return err;
 }
 
+static int remap(struct nvefs_op *op)
+{
+	int err = take_references(op);
+
+	return err ? err : install(op);
+}
+
 static void write_done(struct nvefs_op *op)
 {
 	int err = op->commit.err ? op->commit.err : nvefs_op_ios_err(op);
@@ -287,9 +298,8 @@ static void write_done(struct nvefs_op *op)
 		nvefs_write_next(op, err);
 		return;
 	}
-	err = take_references(op);
-	if (!err)
-		err = install(op);
+	if (!nvefs_mutated(NVEFS_MUTATE_REMAP_EARLY))
+		err = remap(op);
 	for (i = 0; hint && !err && i < op->nblks; i++)
 		if (to_write(op, i))
 			nvefs_data_hint(op->w->fs, nvefs_went_pblk(op->map[i]), op->csum[i]);

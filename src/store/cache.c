@@ -173,6 +173,8 @@ void nvefs_cache_purge(struct nvefs_store *st, uint64_t durable)
 
 		if (b->dirty_txn > durable)
 			break;
+		if (b->image && nvefs_mutated(NVEFS_MUTATE_NO_CANCEL))
+			break;
 		mblk_drop(st, b);
 	}
 }

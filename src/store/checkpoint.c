@@ -57,7 +57,7 @@ int nvefs_home_write(struct nvefs_store *st, struct nvefs_queue *q, const struct
 		nvefs_iobatch_submit(&batch, NVEFS_IO_WRITE, h[i].pblk, iov + i, len);
 	}
 	err = nvefs_iobatch_wait(&batch);
-	if (!err && nvefs_store_mutation != NVEFS_MUTATE_NO_CHECKPOINT_FLUSH)
+	if (!err && !nvefs_mutated(NVEFS_MUTATE_NO_CHECKPOINT_FLUSH))
 		err = nvefs_journal_flush(st, q);
 	nvefs_iobatch_done(&batch);
 free_iov:
@@ -122,7 +122,7 @@ int nvefs_journal_write_header(struct nvefs_store *st, struct nvefs_queue *q, ui
 	nvefs_block_seal(buf);
 	err = nvefs_queue_write(q, nvefs_journal_header_pblk(&st->super, slot), 1, buf, 0);
 	nvefs_buf_free(buf);
-	if (!err)
+	if (!err && !nvefs_mutated(NVEFS_MUTATE_NO_HEADER_FLUSH))
 		err = nvefs_journal_flush(st, q);
 	if (err)
 		return err;
@@ -144,6 +144,8 @@ static int checkpoint(struct nvefs_store *st, struct nvefs_queue *q)
 	if (!h)
 		return -ENOMEM;
 	n = nvefs_home_sort(h, n);
+	if (nvefs_mutated(NVEFS_MUTATE_HEADER_FIRST))
+		nvefs_journal_write_header(st, q, st->journal.epoch);
 	err = nvefs_home_write(st, q, h, n);
 	free(h);
 	if (err)

@@ -82,6 +82,14 @@ int nvefs_commit_run(struct nvefs_store *st, bool fold)
 	return s.w.err;
 }
 
+int nvefs_mutation_commit(struct nvefs_store *st)
+{
+	if (!nvefs_mutated(NVEFS_MUTATE_FOLD_ORDER) && !nvefs_mutated(NVEFS_MUTATE_FOLD_COMMITS))
+		return 0;
+	return nvefs_commit_thread_is_self(st) ? nvefs_commit_now(st, false) :
+						 nvefs_commit_run(st, false);
+}
+
 void nvefs_commit_kick(struct nvefs_store *st)
 {
 	struct nvefs_commit *c = &st->commit;

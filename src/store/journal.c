@@ -216,9 +216,11 @@ static int commit_block_write(struct nvefs_store *st, struct nvefs_queue *q, con
 		return -ENOMEM;
 	nvefs_jcommit_encode(&c, &st->super, pos, buf);
 	nvefs_block_seal(buf);
+	if (nvefs_mutated(NVEFS_MUTATE_NO_COMMIT_DURABLE))
+		fua = false;
 	err = nvefs_queue_write(q, j->log_pblk + pos, 1, buf, fua ? NVEFS_IO_FUA : 0);
 	nvefs_buf_free(buf);
-	if (!err && !fua)
+	if (!err && !fua && !nvefs_mutated(NVEFS_MUTATE_NO_COMMIT_DURABLE))
 		err = nvefs_journal_flush(st, q);
 	return err;
 }
@@ -232,8 +234,10 @@ static int group_commit(struct nvefs_store *st, struct nvefs_queue *q, struct gr
 	if (err)
 		return err;
 	assert(j->live_blks + g->nblks + 1 <= j->log_blks);
+	if (nvefs_mutated(NVEFS_MUTATE_COMMIT_FIRST) && !group_checksum(j, g, &sum))
+		commit_block_write(st, q, g, sum);
 	err = group_write(st, q, g, &sum);
-	if (!err && nvefs_store_mutation != NVEFS_MUTATE_NO_COMMIT_FLUSH)
+	if (!err && !nvefs_mutated(NVEFS_MUTATE_NO_COMMIT_FLUSH))
 		err = nvefs_journal_flush(st, q);
 	if (!err)
 		err = commit_block_write(st, q, g, sum);

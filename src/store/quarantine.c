@@ -35,7 +35,7 @@ void nvefs_quarantine_add(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint
 	struct nvefs_quar *y = &c->young[kind];
 
 	__atomic_fetch_sub(&a->held, 1, __ATOMIC_RELAXED);
-	if (nvefs_store_mutation == NVEFS_MUTATE_NO_QUARANTINE) {
+	if (nvefs_mutated(NVEFS_MUTATE_NO_QUARANTINE)) {
 		nvefs_group_give(a, m, off, 1);
 		nvefs_room_put(a, 1);
 		return;
@@ -60,8 +60,10 @@ struct collect {
 
 static bool is_ready(const struct collect *col, const struct nvefs_quar *s, uint32_t kind)
 {
-	return s->txn <= col->durable && s->epoch + 2 <= col->epoch &&
-	       (kind != NVEFS_QUAR_META || s->txn < col->tail);
+	return (s->txn <= col->durable || nvefs_mutated(NVEFS_MUTATE_REUSE_EARLY)) &&
+	       (s->epoch + 2 <= col->epoch || nvefs_mutated(NVEFS_MUTATE_NO_READERS)) &&
+	       (kind != NVEFS_QUAR_META || s->txn < col->tail ||
+		nvefs_mutated(NVEFS_MUTATE_NO_META_TAIL));
 }
 
 static uint64_t take_ready(const struct collect *col, struct nvefs_chunk *c)
@@ -105,6 +107,20 @@ static void count_back(struct nvefs_alloc *a, uint32_t n)
 	__atomic_fetch_sub(&a->quarantined, n, __ATOMIC_RELEASE);
 }
 
+/* Blocks that stay in quarantine are discarded nevertheless: how runs_add is to be read then. */
+#define EARLY (UINT64_C(1) << 63)
+
+static void discard_early(struct collect *col, const struct nvefs_chunk *c)
+{
+	uint64_t bits = c->young[NVEFS_QUAR_DATA].bits | c->old[NVEFS_QUAR_DATA].bits;
+
+	for (; bits; bits &= bits - 1)
+		runs_add(col,
+			 EARLY | (nvefs_layout_group_start(c->group) +
+				  c->index * NVEFS_CHUNK_BLKS + (uint32_t)__builtin_ctzll(bits)),
+			 1);
+}
+
 /* Group lock held. May free the chunk. */
 static void release_chunk(struct collect *col, struct nvefs_chunk *c)
 {
@@ -113,6 +129,8 @@ static void release_chunk(struct collect *col, struct nvefs_chunk *c)
 	uint32_t base = c->index * NVEFS_CHUNK_BLKS, from = 0;
 	uint64_t bits = take_ready(col, c);
 
+	if (col->discard && nvefs_mutated(NVEFS_MUTATE_DISCARD_EARLY))
+		discard_early(col, c);
 	if (!bits) {
 		nvefs_chunk_drop_idle(a, m, c);
 		return;
@@ -188,10 +206,11 @@ static void discard_runs(struct nvefs_store *st, struct nvefs_queue *q, struct c
 
 		nvefs_discard_init(&batch, st, q);
 		for (size_t i = done; i < end; i++)
-			nvefs_discard_add(&batch, col->runs[i].pblk, col->runs[i].count);
+			nvefs_discard_add(&batch, col->runs[i].pblk & ~EARLY, col->runs[i].count);
 		nvefs_discard_wait(&batch);
 		for (size_t i = done; i < end; i++)
-			give_run(col->a, col->runs[i].pblk, col->runs[i].count);
+			if (!(col->runs[i].pblk & EARLY))
+				give_run(col->a, col->runs[i].pblk, col->runs[i].count);
 	}
 }
 

@@ -195,7 +195,7 @@ static int take_group(struct recovery *r)
 		goto none;
 	if (c.epoch != r->head.epoch || c.nblks != n || c.nimages != r->nhomes - first)
 		goto none;
-	if (nvefs_store_mutation != NVEFS_MUTATE_NO_GROUP_CHECK) {
+	if (!nvefs_mutated(NVEFS_MUTATE_NO_GROUP_CHECK)) {
 		if (!group_checksum_ok(r, &c))
 			goto none;
 		for (uint32_t i = first; i < r->nhomes; i++)
@@ -247,7 +247,7 @@ static int scan(struct recovery *r)
 	if (rc < 0)
 		return rc;
 	r->nhomes = nvefs_home_sort(r->homes, r->nhomes);
-	if (nvefs_store_mutation == NVEFS_MUTATE_NO_GROUP_CHECK)
+	if (nvefs_mutated(NVEFS_MUTATE_NO_GROUP_CHECK))
 		return 0;
 	return check_nothing_newer(r);
 }
@@ -274,12 +274,14 @@ static int keep_in_memory(struct recovery *r)
 static int write_back(struct recovery *r)
 {
 	struct nvefs_store *st = r->st;
-	uint64_t epoch = r->head.epoch + (nvefs_store_mutation != NVEFS_MUTATE_NO_EPOCH);
+	uint64_t epoch = r->head.epoch + !nvefs_mutated(NVEFS_MUTATE_NO_EPOCH);
 	int err;
 
 	if (nvefs_dev_limits(st->dev)->read_only)
 		return fail(r, -EROFS,
 			    "must be replayed, but the device is read-only: open it without recovery");
+	if (nvefs_mutated(NVEFS_MUTATE_HEADER_FIRST))
+		nvefs_journal_write_header(st, r->q, epoch);
 	err = nvefs_home_write(st, r->q, r->homes, r->nhomes);
 	if (!err)
 		err = nvefs_journal_write_header(st, r->q, epoch);

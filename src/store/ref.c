@@ -291,7 +291,7 @@ static bool drop_tree(struct nvefs_txn *t, uint32_t g, uint32_t off, struct nvef
 
 	nvefs_mutex_lock(lock);
 	c->notree |= bit_of(off);
-	last = !c->refs[off % NVEFS_CHUNK_BLKS] || nvefs_store_mutation == NVEFS_MUTATE_NO_PIN;
+	last = !c->refs[off % NVEFS_CHUNK_BLKS] || nvefs_mutated(NVEFS_MUTATE_NO_PIN);
 	if (last) {
 		nvefs_quarantine_add(a, a->groups[g].mem, off, NVEFS_QUAR_DATA, t->id);
 	} else {

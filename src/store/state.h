@@ -16,6 +16,7 @@
 #include "format/root.h"
 #include "store/alloc.h"
 #include "store/cache.h"
+#include "store/mutation.h"
 #include "store/store.h"
 
 struct nvefs_alloc;
@@ -103,18 +104,6 @@ struct nvefs_store {
 
 #define nvefs_stat_add(st, name, n) __atomic_fetch_add(&(st)->stats.name, (n), __ATOMIC_RELAXED)
 #define nvefs_stat_get(x) __atomic_load_n(&(x), __ATOMIC_RELAXED)
-
-/* Tests only: leave out one step of the order that keeps metadata safe. */
-enum nvefs_mutation {
-	NVEFS_MUTATE_NONE,
-	NVEFS_MUTATE_NO_COMMIT_FLUSH,	  /* before the commit block */
-	NVEFS_MUTATE_NO_CHECKPOINT_FLUSH, /* before the header moves */
-	NVEFS_MUTATE_NO_EPOCH,		  /* recovery keeps the epoch */
-	NVEFS_MUTATE_NO_GROUP_CHECK,	  /* recovery takes groups unverified */
-	NVEFS_MUTATE_NO_QUARANTINE,	  /* freed blocks are used again at once */
-	NVEFS_MUTATE_NO_PIN,		  /* a reference in memory does not keep a block */
-};
-extern enum nvefs_mutation nvefs_store_mutation;
 
 /* ---- cache.c ---- */
 int nvefs_cache_init(struct nvefs_store *st);

@@ -16,10 +16,9 @@ struct life {
 	struct nvefs_fs *fs;
 	struct nvefs_worker *w;
 	struct nvefs_mount_opts opts;
-	uint64_t seed, states, recut_states;
+	uint64_t seed;
 	uint32_t nops;
 	enum nvefs_route route;
-	uint64_t deadline_ns;
 	bool violated, tight;
 	uint64_t max_bytes; /* of a file */
 	uint32_t end_cut;   /* later ones are not judged */
@@ -29,6 +28,7 @@ struct life {
 };
 
 extern const char *const life_names[ORACLE_NAMES];
+extern const struct oracle_path life_paths[ORACLE_NAMES];
 
 /*
  * In every second life nearly all space is taken, so that freed blocks are used

@@ -11,6 +11,8 @@
 #define LEAVE_BLKS 170u
 
 const char *const life_names[ORACLE_NAMES] = {"a", "b", "c", "d", "e", "f", "g", "h"};
+const struct oracle_path life_paths[ORACLE_NAMES] = {
+    {-1, "a"}, {-1, "b"}, {-1, "c"}, {-1, "d"}, {-1, "e"}, {-1, "f"}, {-1, "g"}, {-1, "h"}};
 
 static uint32_t at(struct life *l)
 {
@@ -49,7 +51,7 @@ static int op_create(struct life *l)
 	oracle_begin(&l->o, at(l), "create %s", life_names[k]);
 	err = h_create(l->w, life_names[k], &ino);
 	if (!err)
-		l->o.names[k] = oracle_new_file(&l->o, ino);
+		l->o.names[k] = oracle_new_file(&l->o, ino, false);
 	oracle_end(&l->o, at(l));
 	return err;
 }

@@ -7,11 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-void oracle_init(struct oracle *o)
+void oracle_init(struct oracle *o, const struct oracle_path *paths, uint64_t max_bytes)
 {
 	uint32_t i;
 
 	memset(o, 0, sizeof(*o));
+	o->paths = paths;
+	o->max_bytes = max_bytes;
 	for (i = 0; i < ORACLE_NAMES; i++)
 		o->names[i] = -1;
 	/* Operation 0: the empty file system, durable. */
@@ -51,18 +53,24 @@ struct oracle_op *oracle_begin(struct oracle *o, uint32_t position, const char *
 void oracle_end(struct oracle *o, uint32_t position)
 {
 	struct oracle_op *op = &o->ops[o->nops++];
+	uint32_t i;
 
 	op->ended = position;
 	memcpy(op->names, o->names, sizeof(op->names));
+	for (i = 0; i < ORACLE_NAMES; i++)
+		op->xattrs[i] = o->names[i] < 0 ? 0 : o->files[o->names[i]].xattr;
 }
 
-int oracle_new_file(struct oracle *o, uint64_t ino)
+int oracle_new_file(struct oracle *o, uint64_t ino, bool dir)
 {
 	struct oracle_file *f = &o->files[o->nfiles];
 
 	assert(o->nfiles < ORACLE_FILES);
 	f->ino = ino;
-	oracle_touch(o, (int)o->nfiles);
+	f->dir = dir;
+	f->last_op = o->nops;
+	if (!dir)
+		oracle_touch(o, (int)o->nfiles);
 	return (int)o->nfiles++;
 }
 
@@ -83,10 +91,10 @@ struct oracle_version *oracle_touch(struct oracle *o, int file)
 	v = &f->v[f->nv];
 	v->op = o->nops;
 	v->size = f->nv ? v[-1].size : 0;
-	v->bytes = calloc(1, ORACLE_MAX_BYTES);
+	v->bytes = calloc(1, o->max_bytes);
 	assert(v->bytes);
 	if (f->nv)
-		memcpy(v->bytes, v[-1].bytes, ORACLE_MAX_BYTES);
+		memcpy(v->bytes, v[-1].bytes, o->max_bytes);
 	f->nv++;
 	f->last_op = o->nops;
 	return v;
@@ -118,12 +126,22 @@ uint32_t oracle_durable(const struct oracle *o, uint32_t cut, int file)
 	return last;
 }
 
-bool oracle_names_ok(const struct oracle *o, uint32_t cut, const int *names)
+uint32_t oracle_acks(const struct oracle *o, uint32_t cut)
+{
+	uint32_t i, n = 0;
+
+	for (i = 0; i < o->nops && o->ops[i].ended <= cut; i++)
+		n += o->ops[i].durable_names >= 0 || o->ops[i].durable_file != -1;
+	return n;
+}
+
+bool oracle_names_ok(const struct oracle *o, uint32_t cut, const int *names, const uint16_t *xattrs)
 {
 	uint32_t i, last = oracle_last_begun(o, cut);
 
 	for (i = oracle_durable(o, cut, -1); i <= last; i++)
-		if (!memcmp(o->ops[i].names, names, sizeof(o->ops[i].names)))
+		if (!memcmp(o->ops[i].names, names, sizeof(o->ops[i].names)) &&
+		    !memcmp(o->ops[i].xattrs, xattrs, sizeof(o->ops[i].xattrs)))
 			return true;
 	return false;
 }

@@ -613,6 +613,45 @@ START_TEST(test_record_threads)
 }
 END_TEST
 
+/* Layers: what lies below shows through, a reset brings it back, equal contents hash alike. */
+START_TEST(test_cow_layers)
+{
+	struct nvefs_cow *base = nvefs_cow_new(NULL, 8), *a, *b;
+	uint8_t one[4096], two[4096];
+	uint64_t empty = nvefs_cow_hash(base), with_one;
+
+	memset(one, 1, sizeof(one));
+	memset(two, 2, sizeof(two));
+	ck_assert_int_eq(nvefs_cow_write(base, 4096, 4096, one, 0), 0);
+	with_one = nvefs_cow_hash(base);
+	ck_assert(with_one != empty);
+	a = nvefs_cow_new(base, 8);
+	b = nvefs_cow_new(a, 8);
+	ck_assert_mem_eq(nvefs_cow_block(b, 1), one, 4096);
+	ck_assert(nvefs_cow_hash(b) == with_one);
+	/* A part of a block: the rest is as it was. */
+	ck_assert_int_eq(nvefs_cow_write(b, 4096 + 512, 512, two, 0), 0);
+	ck_assert_mem_eq(nvefs_cow_block(b, 1), one, 512);
+	ck_assert_mem_eq(nvefs_cow_block(b, 1) + 512, two, 512);
+	ck_assert_mem_eq(nvefs_cow_block(a, 1), one, 4096);
+	ck_assert(nvefs_cow_hash(b) != with_one);
+	/* The same contents elsewhere are something else, and what is written twice counts once. */
+	nvefs_cow_reset(b);
+	ck_assert_int_eq(nvefs_cow_write(b, 4096, 4096, NULL, 0), 0);
+	ck_assert(nvefs_cow_hash(b) == empty);
+	ck_assert_int_eq(nvefs_cow_write(b, 8192, 4096, one, 0), 0);
+	ck_assert(nvefs_cow_hash(b) != with_one);
+	ck_assert_int_eq(nvefs_cow_write(b, 8192, 4096, NULL, 0), 0);
+	ck_assert_int_eq(nvefs_cow_write(b, 4096, 4096, one, 0), 0);
+	ck_assert(nvefs_cow_hash(b) == with_one);
+	nvefs_cow_reset(b);
+	ck_assert_mem_eq(nvefs_cow_block(b, 1), one, 4096);
+	nvefs_cow_free(b);
+	nvefs_cow_free(a);
+	nvefs_cow_free(base);
+}
+END_TEST
+
 Suite *device_wrap_suite(void)
 {
 	Suite *s = suite_create("device wrappers");
@@ -626,6 +665,7 @@ Suite *device_wrap_suite(void)
 	tcase_add_loop_test(t, test_delay, 0, DEVICE_NTARGETS);
 	tcase_add_test(t, test_delay_mixes);
 	tcase_add_loop_test(t, test_fault_option, 0, DEVICE_NTARGETS);
+	tcase_add_test(t, test_cow_layers);
 	tcase_add_test(t, test_replay_promises);
 	tcase_add_test(t, test_replay_hides);
 	tcase_add_loop_test(t, test_replay_order, 0, 2);
