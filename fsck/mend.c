@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <string.h>
 
+#include "salvage.h"
+
 
 /*
  * In this order: bitmaps first, for nothing may be allocated before they are
@@ -68,6 +70,9 @@ int nvefs_mend(struct nvefs_check_ctx *c)
 		err = nvefs_mend_super(c);
 	if (err || !(todo & ~(1u << NVEFS_MEND_SUPER)))
 		return err;
+	/* What was found beside a broken tree is judged anew when it is whole. */
+	if (todo & 1u << NVEFS_MEND_TREE)
+		return nvefs_salvage(c);
 	return with_store(c);
 }
 

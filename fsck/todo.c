@@ -86,7 +86,7 @@ bool nvefs_todo_add(struct nvefs_check_ctx *c, const struct nvefs_problem *p)
 	enum nvefs_mender mender = mender_of(p);
 	bool safe = nvefs_problem_info(p->code)->safe && (!c->incomplete || mender == NVEFS_MEND_SUPER);
 
-	if (mender == NVEFS_MEND_NONE || mender == NVEFS_MEND_TREE || c->past->repair == NVEFS_REPAIR_NONE)
+	if (mender == NVEFS_MEND_NONE || c->past->repair == NVEFS_REPAIR_NONE)
 		return false;
 	if (c->past->repair == NVEFS_REPAIR_SAFE && !safe)
 		return false;

@@ -164,3 +164,13 @@ void nvefs_usage_drop_data(struct nvefs_usage *u, uint64_t pblk)
 	else if (u->used[group])
 		nvefs_bitmap_clear(u->used[group], (uint32_t)(pblk - nvefs_layout_group_start(group)));
 }
+
+void nvefs_usage_drop_meta(struct nvefs_usage *u, uint64_t pblk)
+{
+	uint32_t group = nvefs_layout_group(pblk), bit = (uint32_t)(pblk - nvefs_layout_group_start(group));
+
+	if (!test_bit(u->meta, pblk))
+		return;
+	nvefs_bitmap_clear(u->meta[group], bit);
+	nvefs_bitmap_clear(u->used[group], bit);
+}

@@ -37,6 +37,9 @@ int nvefs_usage_add_share(struct nvefs_usage *u, uint64_t pblk, uint32_t count);
 /* One reference by data less: its mapping has been given another block. */
 void nvefs_usage_drop_data(struct nvefs_usage *u, uint64_t pblk);
 
+/* The block is no tree node, nor anything else. */
+void nvefs_usage_drop_meta(struct nvefs_usage *u, uint64_t pblk);
+
 bool nvefs_usage_test(const struct nvefs_usage *u, uint64_t pblk);
 bool nvefs_usage_is_meta(const struct nvefs_usage *u, uint64_t pblk);
 /* The block's entry; NULL when it has no share item and at most one reference. */

@@ -513,7 +513,7 @@ END_TEST
 /* What is there beyond mending, and what -p must leave to somebody who says yes. */
 static bool must_stay(uint32_t code)
 {
-	return nvefs_problem_info(code)->mender == NVEFS_MEND_NONE || nvefs_problem_info(code)->mender == NVEFS_MEND_TREE;
+	return nvefs_problem_info(code)->mender == NVEFS_MEND_NONE;
 }
 
 START_TEST(test_mend)

@@ -259,12 +259,14 @@ class Tools(unittest.TestCase):
         self.make()
         self.scratch(2 * 4096 + 100)
         before = digest(self.img)
-        for options in (["-n"], ["-p"], ["-a"], ["-y"], []):
+        for options in (["-n"], ["-p"], ["-a"], []):
             r = run(FSCK, *options, self.img)
             self.assertEqual(r.returncode, 4, options)
             self.assertIn("NV0202", r.stdout)
             self.assertIn("1 left", r.stdout)
-        self.assertEqual(digest(self.img), before)
+            self.assertEqual(digest(self.img), before)
+        self.assertEqual([run(FSCK, "-y", self.img).returncode for _ in range(2)], [1, 0])
+        self.assertEqual(run(FSCK, "-n", "--data", self.img).returncode, 0)
 
     def test_fsck_damaged_slot(self):
         self.make()

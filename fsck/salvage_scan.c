@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT */
+/* Step 1: what is left on the device. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/bitmap.h"
+#include "base/buf.h"
+#include "base/hash.h"
+#include "format/block.h"
+#include "format/layout.h"
+#include "format/node.h"
+#include "mend_value.h"
+#include "salvage.h"
+
+#define CHUNK_BLKS 256u
+
+/* ---- One block at a time ---- */
+
+static bool is_block(const struct nvefs_salvage *s, const void *block, uint64_t home, uint16_t type)
+{
+	const struct nvefs_block_expect want = {.pblk = home, .uuid = s->c->sb.uuid, .type = type};
+
+	return nvefs_block_type(block) == type && nvefs_block_check(block, &want) == NVEFS_BLOCK_OK;
+}
+
+static bool is_leaf(const struct nvefs_salvage *s, const void *block, uint64_t home)
+{
+	return !nvefs_layout_is_fixed(&s->c->sb, home) && is_block(s, block, home, NVEFS_BT_NODE) &&
+	       !nvefs_node_level(block) && !nvefs_node_check(block) && nvefs_node_nitems(block);
+}
+
+int nvefs_salvage_take(struct nvefs_salvage *s, const void *block, uint64_t home, uint64_t at)
+{
+	struct nvefs_salvage_leaf *l;
+
+	if (!is_leaf(s, block, home))
+		return 0;
+	if (s->nleaves == s->max_leaves) {
+		size_t max = s->max_leaves ? s->max_leaves * 2 : 256;
+		struct nvefs_salvage_leaf *tab = reallocarray(s->leaves, max, sizeof(*tab));
+
+		if (!tab)
+			return -ENOMEM;
+		s->leaves = tab;
+		s->max_leaves = max;
+	}
+	l = &s->leaves[s->nleaves++];
+	*l = (struct nvefs_salvage_leaf){.home = home,
+					 .at = at,
+					 .txn = nvefs_block_txn(block),
+					 .first = nvefs_node_key(block, 0),
+					 .last = nvefs_node_key(block, nvefs_node_nitems(block) - 1)};
+	return 0;
+}
+
+int nvefs_salvage_take_bitmap(struct nvefs_salvage *s, uint32_t group, const void *block)
+{
+	uint64_t txn = nvefs_block_txn(block);
+
+	if (!is_block(s, block, nvefs_layout_bitmap_pblk(group), NVEFS_BT_BITMAP) || txn > NVEFS_SALVAGE_TXN_MAX)
+		return 0;
+	/* At home or in a committed group: its transaction was durable. */
+	if (txn > s->top_txn)
+		s->top_txn = txn;
+	if (s->bits[group] && s->bits_txn[group] >= txn)
+		return 0;
+	if (!s->bits[group])
+		s->bits[group] = malloc(NVEFS_GROUP_BLKS / 8);
+	if (!s->bits[group])
+		return -ENOMEM;
+	memcpy(s->bits[group], ((const struct nvefs_disk_bitmap *)block)->bits, NVEFS_GROUP_BLKS / 8);
+	s->bits_txn[group] = txn;
+	return 0;
+}
+
+void nvefs_salvage_take_root(struct nvefs_salvage *s, const void *block)
+{
+	struct nvefs_root root;
+	uint64_t txn = nvefs_block_txn(block);
+
+	if (!is_block(s, block, s->c->sb.root_pblk, NVEFS_BT_ROOT) || txn <= s->root_txn ||
+	    txn > NVEFS_SALVAGE_TXN_MAX || nvefs_root_decode(block, &s->c->sb, &root))
+		return;
+	s->root = root;
+	s->root_txn = txn;
+}
+
+int nvefs_salvage_read(struct nvefs_salvage *s, const struct nvefs_salvage_leaf *leaf, void *block)
+{
+	int err = nvefs_queue_read(s->c->q, leaf->at, 1, block);
+
+	if (err)
+		return err;
+	return is_leaf(s, block, leaf->home) && nvefs_block_txn(block) == leaf->txn ? 0 : -EUCLEAN;
+}
+
+/* ---- The device ---- */
+
+static int read_bitmaps(struct nvefs_salvage *s)
+{
+	int err = 0;
+
+	for (uint32_t g = 0; g < s->c->sb.ngroups && !err; g++)
+		if (!nvefs_queue_read(s->c->q, nvefs_layout_bitmap_pblk(g), 1, s->block))
+			err = nvefs_salvage_take_bitmap(s, g, s->block);
+	return err;
+}
+
+/* `buf`: CHUNK_BLKS blocks, which were read at `pblk`; or could not be, then one by one. */
+static int take_chunk(struct nvefs_salvage *s, uint8_t *buf, uint64_t pblk, uint32_t n, bool one_by_one)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < n && !err; i++) {
+		uint8_t *block = buf + (size_t)i * NVEFS_BLOCK_SIZE;
+
+		if (one_by_one && nvefs_queue_read(s->c->q, pblk + i, 1, block))
+			continue;
+		err = nvefs_salvage_take(s, block, pblk + i, pblk + i);
+	}
+	return err;
+}
+
+static int read_nodes(struct nvefs_salvage *s)
+{
+	uint64_t nblks = s->c->sb.nblks, pblk = s->c->sb.journal_pblk + s->c->sb.journal_blks;
+	uint8_t *buf = nvefs_buf_new((size_t)CHUNK_BLKS * NVEFS_BLOCK_SIZE);
+	int err = buf ? 0 : -ENOMEM;
+
+	for (uint32_t n; pblk < nblks && !err; pblk += n) {
+		n = nblks - pblk < CHUNK_BLKS ? (uint32_t)(nblks - pblk) : CHUNK_BLKS;
+		err = take_chunk(s, buf, pblk, n, nvefs_queue_read(s->c->q, pblk, n, buf) != 0);
+		if (!err)
+			err = nvefs_check_progress(s->c, pblk, nblks);
+	}
+	nvefs_buf_free(buf);
+	return err;
+}
+
+/* ---- Which of them count ---- */
+
+static bool in_log(const struct nvefs_salvage_leaf *l)
+{
+	return l->at != l->home;
+}
+
+/* By address, the newest first; of two that are equal the one at home. */
+static int by_home(const void *a, const void *b)
+{
+	const struct nvefs_salvage_leaf *x = a, *y = b;
+
+	if (x->home != y->home)
+		return x->home < y->home ? -1 : 1;
+	if (x->rank != y->rank)
+		return x->rank > y->rank ? -1 : 1;
+	return in_log(x) - in_log(y);
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct nvefs_salvage_leaf *x = a, *y = b;
+
+	return nvefs_key_cmp(&x->first, &y->first);
+}
+
+/* The bitmap calls the block free, and was written after it. */
+static bool given_up(const struct nvefs_salvage *s, const struct nvefs_salvage_leaf *l)
+{
+	uint32_t g = nvefs_layout_group(l->home);
+	uint32_t bit = (uint32_t)(l->home - nvefs_layout_group_start(g));
+
+	return s->bits[g] && !nvefs_bitmap_test(s->bits[g], bit) && l->rank <= s->bits_txn[g];
+}
+
+static void keep_newest(struct nvefs_salvage *s)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < s->nleaves; i++) {
+		struct nvefs_salvage_leaf *l = &s->leaves[i];
+
+		l->rank = l->txn <= s->top_txn ? l->txn : 0;
+	}
+	if (s->nleaves)
+		qsort(s->leaves, s->nleaves, sizeof(*s->leaves), by_home);
+	for (size_t i = 0; i < s->nleaves; i++)
+		if ((!n || s->leaves[n - 1].home != s->leaves[i].home) && !given_up(s, &s->leaves[i]))
+			s->leaves[n++] = s->leaves[i];
+	s->nleaves = n;
+}
+
+struct claim_arg {
+	struct nvefs_salvage *s;
+	void *block;	     /* a claimed block's content */
+	uint8_t *false_bits; /* by index: the leaf is data */
+};
+
+static struct nvefs_salvage_leaf *leaf_at(struct nvefs_salvage *s, uint64_t home)
+{
+	size_t low = 0, high = s->nleaves;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (s->leaves[mid].home < home)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low < s->nleaves && s->leaves[low].home == home ? &s->leaves[low] : NULL;
+}
+
+/* A map names the address of a candidate. Leaves are in order of these here. */
+static void judge_claim(struct claim_arg *a, uint64_t ent, uint64_t csum)
+{
+	struct nvefs_salvage_leaf *l = leaf_at(a->s, nvefs_went_pblk(ent));
+	bool data;
+
+	if (!l)
+		return;
+	data = in_log(l);
+	if (!data && nvefs_went_type(ent) == NVEFS_EXT_DATA)
+		data = !nvefs_queue_read(a->s->c->q, l->home, 1, a->block) &&
+		       nvefs_hash(a->block, NVEFS_BLOCK_SIZE, a->s->c->sb.hash_seed) == csum;
+	if (data)
+		nvefs_bitmap_set(a->false_bits + (size_t)(l - a->s->leaves) / 8, (uint32_t)((l - a->s->leaves) % 8));
+}
+
+static void judge_claims_of(struct claim_arg *a, const void *leaf)
+{
+	for (uint32_t i = 0; i < nvefs_node_nitems(leaf); i++) {
+		struct nvefs_key key = nvefs_node_key(leaf, i);
+		struct nvefs_window w;
+		const void *val;
+		uint32_t len;
+
+		val = nvefs_leaf_value(leaf, i, &len);
+		if (!key.ino || key.kind != NVEFS_KIND_MAP || !nvefs_map_salvage(val, len, &a->s->c->sb, &w))
+			continue;
+		for (uint32_t k = 0; k < NVEFS_WINDOW_BLKS; k++)
+			if (w.pblk[k])
+				judge_claim(a, w.pblk[k], w.csum[k]);
+	}
+}
+
+static int drop_data(struct nvefs_salvage *s)
+{
+	struct claim_arg a = {.s = s, .block = nvefs_buf_new(NVEFS_BLOCK_SIZE)};
+	size_t n = 0;
+
+	a.false_bits = calloc(1, s->nleaves / 8 + 1);
+	if (!a.block || !a.false_bits) {
+		nvefs_buf_free(a.block);
+		free(a.false_bits);
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < s->nleaves; i++)
+		if (!nvefs_salvage_read(s, &s->leaves[i], s->block))
+			judge_claims_of(&a, s->block);
+	for (size_t i = 0; i < s->nleaves; i++)
+		if (!(a.false_bits[i / 8] >> (i % 8) & 1))
+			s->leaves[n++] = s->leaves[i];
+	s->nleaves = n;
+	nvefs_buf_free(a.block);
+	free(a.false_bits);
+	return 0;
+}
+
+/* No header, root, bitmap or commit is left to tell which transaction was the last: the leaves do. */
+static void guess_top(struct nvefs_salvage *s)
+{
+	if (s->top_txn)
+		return;
+	for (size_t i = 0; i < s->nleaves; i++)
+		if (s->leaves[i].txn > s->top_txn && s->leaves[i].txn <= NVEFS_SALVAGE_TXN_MAX)
+			s->top_txn = s->leaves[i].txn;
+}
+
+int nvefs_salvage_scan(struct nvefs_salvage *s)
+{
+	int err;
+
+	if (!nvefs_queue_read(s->c->q, s->c->sb.root_pblk, 1, s->block))
+		nvefs_salvage_take_root(s, s->block);
+	err = nvefs_salvage_log(s);
+	if (!err)
+		err = read_nodes(s);
+	if (err)
+		return err;
+	err = read_bitmaps(s);
+	if (err)
+		return err;
+	guess_top(s);
+	keep_newest(s);
+	err = drop_data(s);
+	if (!err && s->nleaves)
+		qsort(s->leaves, s->nleaves, sizeof(*s->leaves), by_key);
+	return err;
+}
