@@ -181,6 +181,7 @@ static int check_content(const struct mkfs_options *o, const struct nvefs_uri *u
 			 struct nvefs_error *err)
 {
 	struct nvefs_dev_open_opts open_opts = {.flags = NVEFS_OPEN_RDONLY};
+	const char *path = S_ISCHR(uri->st.st_mode) ? NULL : uri->name;
 	struct nvefs_dev *dev = NULL;
 	int ret;
 
@@ -192,8 +193,10 @@ static int check_content(const struct mkfs_options *o, const struct nvefs_uri *u
 		ret = nvefs_dev_open(o->target, &open_opts, &dev, err);
 		if (ret)
 			return ret;
+		if (nvefs_dev_identity(dev)->block_node[0])
+			path = nvefs_dev_identity(dev)->block_node;
 	}
-	ret = nvefs_probe_target(S_ISCHR(uri->st.st_mode) ? NULL : uri->name, dev, what, len, err);
+	ret = nvefs_probe_target(path, dev, what, len, err);
 	nvefs_dev_close(dev);
 	if (!ret && what[0] && !o->force)
 		return nvefs_error_set(err, -EEXIST, "%s: holds a file system already (%s): use -f to overwrite it",

@@ -122,6 +122,7 @@ struct nvefs_dev_identity {
 	uint8_t vpd83[256]; /* the SCSI route's device identification page, raw */
 	uint32_t vpd83_len;
 	uint32_t nsid;
+	char block_node[64]; /* path of the kernel's block node of the same device; empty: there is none */
 };
 
 struct nvefs_dev_counters {

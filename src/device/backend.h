@@ -46,7 +46,8 @@ static inline struct nvefs_raw_io *nvefs_raw_from_io(struct nvefs_io *io)
 
 struct nvefs_backend_ops {
 	const char *name;
-	bool raw; /* takes NVEFS_IO_RAW and admin */
+	bool raw;   /* takes NVEFS_IO_RAW and admin */
+	bool fused; /* raw entries may be fused pairs; the lowest device's counts */
 	/* No queue is left. Frees the device, not the one below it. */
 	void (*close)(struct nvefs_dev *dev);
 	/* May be NULL: front text only. */
@@ -100,6 +101,7 @@ void nvefs_dev_init(struct nvefs_dev *dev, const struct nvefs_backend_ops *ops,
 /* Undo nvefs_dev_init; for a back end whose open fails. */
 void nvefs_dev_done(struct nvefs_dev *dev);
 bool nvefs_dev_takes_raw(const struct nvefs_dev *dev);
+bool nvefs_dev_takes_fused(const struct nvefs_dev *dev);
 /* ops->admin, or that of the device below for a wrapper without its own; -ENOTSUP. */
 int nvefs_dev_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,
 		    uint32_t len, uint32_t *ret_result, uint16_t *ret_status);

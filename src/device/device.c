@@ -72,6 +72,13 @@ bool nvefs_dev_takes_raw(const struct nvefs_dev *dev)
 	return dev->ops->raw;
 }
 
+bool nvefs_dev_takes_fused(const struct nvefs_dev *dev)
+{
+	while (dev->below)
+		dev = dev->below;
+	return dev->ops->fused;
+}
+
 int nvefs_dev_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,
 		    uint32_t len, uint32_t *ret_result, uint16_t *ret_status)
 {
@@ -97,10 +104,13 @@ void nvefs_dev_describe(const struct nvefs_dev *dev, char *buf, size_t len)
 			nvefs_dev_describe(dev->below, buf + n, len - (size_t)n);
 		return;
 	}
-	snprintf(buf, len, "%s%s%s, %llu MiB, LBA %u, %u queues of %u, write cache %s%s",
+	snprintf(buf, len,
+		 "%s%s%s, %llu MiB, LBA %u, %u queues of %u, transfer %llu KiB, write cache %s%s",
 		 dev->ops->name, own[0] ? ", " : "", own,
 		 (unsigned long long)(l->nblks >> (20 - NVEFS_BLOCK_SHIFT)), l->lba_bytes,
-		 l->max_queues, l->queue_depth, l->volatile_cache ? "on" : "off",
+		 l->max_queues, l->queue_depth,
+		 (unsigned long long)l->max_transfer_blks << (NVEFS_BLOCK_SHIFT - 10),
+		 l->volatile_cache ? "on" : "off",
 		 l->read_only ? ", read-only" : "");
 }
 

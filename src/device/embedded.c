@@ -13,6 +13,7 @@
 
 #include "device/backend.h"
 #include "device/identify.h"
+#include "device/io_command.h"
 
 struct embedded {
 	struct nvefs_dev dev;
@@ -21,7 +22,7 @@ struct embedded {
 
 struct slot {
 	struct nvefs_io *io;
-	struct nvefs_nvme_dsm_range range; /* data of a discard */
+	struct nvefs_io_command cmd;
 	uint32_t next_free;
 };
 
@@ -73,73 +74,29 @@ static void set_data(struct nvefs_nvme_sqe *sqe, const void *addr, uint32_t len,
 	sqe->dptr[1] = le64_make((uint64_t)type << 56 | len);
 }
 
-static void set_iov(struct nvefs_nvme_sqe *sqe, const struct nvefs_io *io)
+static void set_iov(struct nvefs_nvme_sqe *sqe, const struct nvefs_io_command *cmd)
 {
-	if (io->niov == 1)
-		set_data(sqe, io->iov[0].iov_base, (uint32_t)io->iov[0].iov_len,
+	if (cmd->niov == 1)
+		set_data(sqe, cmd->iov[0].iov_base, (uint32_t)cmd->iov[0].iov_len,
 			 NVEFS_SGL_DATA_BLOCK);
-	else
-		set_data(sqe, io->iov, io->niov * (uint32_t)sizeof(*io->iov), NVEFS_SGL_IOVEC);
-}
-
-static void build(const struct host_queue *hq, struct slot *slot, struct nvefs_nvme_sqe *sqe)
-{
-	static const uint8_t opcodes[NVEFS_IO_NOPS] = {
-	    [NVEFS_IO_READ] = NVEFS_NVME_READ,
-	    [NVEFS_IO_WRITE] = NVEFS_NVME_WRITE,
-	    [NVEFS_IO_WRITE_ZEROES] = NVEFS_NVME_WRITE_ZEROES,
-	    [NVEFS_IO_COMPARE] = NVEFS_NVME_COMPARE,
-	};
-	const struct nvefs_io *io = slot->io;
-	uint64_t slba = io->pblk << hq->lba_shift;
-	uint32_t nlbs = io->nblks << hq->lba_shift;
-	uint32_t flags = io->flags & NVEFS_IO_FUA ? NVEFS_NVME_CDW12_FUA : 0;
-
-	switch (io->op) {
-	case NVEFS_IO_FLUSH:
-		nvefs_nvme_sqe_flush(sqe, NVEFS_CTRL_NSID);
-		break;
-	case NVEFS_IO_DISCARD:
-		nvefs_nvme_sqe_dsm(sqe, NVEFS_CTRL_NSID, 1, NVEFS_NVME_DSM_CDW11_AD);
-		slot->range =
-		    (struct nvefs_nvme_dsm_range){.nlbs = le32_make(nlbs), .slba = le64_make(slba)};
-		set_data(sqe, &slot->range, sizeof(slot->range), NVEFS_SGL_DATA_BLOCK);
-		break;
-	case NVEFS_IO_WRITE_ZEROES:
-		nvefs_nvme_sqe_rw(sqe, opcodes[io->op], NVEFS_CTRL_NSID, slba, nlbs,
-				  flags | NVEFS_NVME_CDW12_DEAC);
-		break;
-	default:
-		nvefs_nvme_sqe_rw(sqe, opcodes[io->op], NVEFS_CTRL_NSID, slba, nlbs, flags);
-		set_iov(sqe, io);
-		break;
-	}
-}
-
-static void build_raw(struct slot *slot, struct nvefs_nvme_sqe *sqe)
-{
-	*sqe = nvefs_raw_from_io(slot->io)->sqe;
-	if (slot->io->niov)
-		set_iov(sqe, slot->io);
+	else if (cmd->niov)
+		set_data(sqe, cmd->iov, cmd->niov * (uint32_t)sizeof(*cmd->iov), NVEFS_SGL_IOVEC);
 }
 
 static int host_submit(struct nvefs_queue *q, struct nvefs_io *io)
 {
 	struct host_queue *hq = q->priv;
 	uint32_t index = hq->first_free;
-	struct nvefs_nvme_sqe sqe;
 	struct slot *slot;
 
 	if (index == hq->depth)
 		return -EAGAIN;
 	slot = &hq->slots[index];
 	slot->io = io;
-	if (io->op == NVEFS_IO_RAW)
-		build_raw(slot, &sqe);
-	else
-		build(hq, slot, &sqe);
-	sqe.cid = le16_make((uint16_t)index);
-	if (!nvefs_rings_push(&hq->cq->rings, &sqe))
+	nvefs_io_command_build(&slot->cmd, io, NVEFS_CTRL_NSID, hq->lba_shift);
+	set_iov(&slot->cmd.sqe, &slot->cmd);
+	slot->cmd.sqe.cid = le16_make((uint16_t)index);
+	if (!nvefs_rings_push(&hq->cq->rings, &slot->cmd.sqe))
 		return -EAGAIN;
 	hq->first_free = slot->next_free;
 	nvefs_rings_ring(&hq->cq->rings);
@@ -213,6 +170,7 @@ static void host_close(struct nvefs_dev *dev)
 static const struct nvefs_backend_ops embedded_ops = {
     .name = "embedded NVMe controller",
     .raw = true,
+    .fused = true,
     .close = host_close,
     .describe = host_describe,
     .media_write_bytes = host_media_write_bytes,

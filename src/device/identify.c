@@ -95,6 +95,19 @@ static void set_identity(struct nvefs_dev_identity *id, const char *target, uint
 	id->nsid = nsid;
 }
 
+static int check_command_set(const char *target, const struct nvefs_nvme_ns_info *ns,
+			     struct nvefs_error *err)
+{
+	if (ns->csi == NVEFS_NVME_CSI_NVM)
+		return 0;
+	return nvefs_error_set(err, -ENOTSUP, "%s: %s (command set %u): use a namespace of plain blocks",
+			       target,
+			       ns->csi == NVEFS_NVME_CSI_ZNS
+				   ? "is zoned, and its blocks cannot be written in any order"
+				   : "does not hold blocks",
+			       ns->csi);
+}
+
 static int check_format(const char *target, const struct nvefs_nvme_ns_info *ns,
 			struct nvefs_error *err)
 {
@@ -126,6 +139,12 @@ int nvefs_dev_identify(struct nvefs_dev *dev, const char *target, uint32_t nsid,
 	/* Controllers older than version 2.0 have no such page, and no such limits. */
 	if (!ask(dev, 0, NVEFS_NVME_CNS_CSI_CTRL, page))
 		nvefs_nvme_ctrl_parse_nvm((const void *)page, &ctrl);
+	/* Older than version 1.3: no descriptors, and no other command set either. */
+	if (!ask(dev, nsid, NVEFS_NVME_CNS_NS_DESCS, page))
+		nvefs_nvme_ns_parse_descs(page, sizeof(page), &ns);
+	code = check_command_set(target, &ns, err);
+	if (code)
+		return code;
 	code = ask(dev, nsid, NVEFS_NVME_CNS_NS, page);
 	if (!code)
 		code = nvefs_nvme_ns_parse((const void *)page, &ns);

@@ -7,6 +7,9 @@
 #include "device/backend.h"
 #include "device/embedded.h"
 #include "device/fault.h"
+#include "device/node.h"
+#include "device/nvme_linux.h"
+#include "device/scsi_linux.h"
 #include "device/scsi_route.h"
 #include "device/uri.h"
 
@@ -35,13 +38,6 @@ static bool match_file(const struct nvefs_uri *uri)
 static bool match_absent(const struct nvefs_uri *uri)
 {
 	return !uri->exists;
-}
-
-static const char *base_name(const struct nvefs_uri *uri)
-{
-	const char *slash = strrchr(uri->name, '/');
-
-	return slash ? slash + 1 : uri->name;
 }
 
 static bool match_node(const struct nvefs_uri *uri)
@@ -112,23 +108,66 @@ static int refuse_absent(const struct nvefs_uri *uri, const struct nvefs_dev_ope
 			       uri->name);
 }
 
-static int refuse_node(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
-		       struct nvefs_scsi_route_opts *scsi, struct nvefs_dev **ret_dev,
-		       struct nvefs_error *err)
+static int open_nvme(const struct nvefs_uri *uri, const struct nvefs_node *node,
+		     const struct nvefs_dev_open_opts *opts, struct nvefs_scsi_route_opts *scsi,
+		     struct nvefs_dev **ret_dev, struct nvefs_error *err)
 {
-	const char *name = base_name(uri);
-	const char *kind = "device nodes of this kind are";
+	struct nvefs_nvme_linux_options o = {.passthrough = NVEFS_PASSTHROUGH_AUTO};
+	struct nvefs_fault_options f = {.nfaults = 0};
+	const struct nvefs_uri_option_set sets[] = {{nvefs_nvme_linux_option_table, &o},
+						    {nvefs_fault_option_table, &f},
+						    {nvefs_scsi_route_option_table, scsi}};
+	struct nvefs_dev *dev;
+	int code = nvefs_uri_apply(uri, sets, sizeof(sets) / sizeof(sets[0]), err);
 
-	(void)opts;
-	(void)scsi;
-	(void)ret_dev;
-	if (!strncmp(name, "ng", 2) || !strncmp(name, "nvme", 4))
-		kind = "NVMe passthrough is";
-	else if (!strncmp(name, "sg", 2) || !strncmp(name, "sd", 2))
-		kind = "SCSI devices are";
+	if (!code)
+		code = nvefs_nvme_linux_open(uri, node, &o, opts, &dev, err);
+	return code ? code : put_faults(&f, uri->text, dev, ret_dev, err);
+}
+
+static int open_scsi(const struct nvefs_uri *uri, const struct nvefs_node *node,
+		     const struct nvefs_dev_open_opts *opts, struct nvefs_dev **ret_dev,
+		     struct nvefs_error *err)
+{
+	struct nvefs_fault_options f = {.nfaults = 0};
+	const struct nvefs_uri_option_set set = {nvefs_fault_option_table, &f};
+	struct nvefs_dev *dev;
+	int code = nvefs_uri_apply(uri, &set, 1, err);
+
+	if (!code)
+		code = nvefs_scsi_linux_open(uri, node, opts, &dev, err);
+	return code ? code : put_faults(&f, uri->text, dev, ret_dev, err);
+}
+
+static int open_node(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
+		     struct nvefs_scsi_route_opts *scsi, struct nvefs_dev **ret_dev,
+		     struct nvefs_error *err)
+{
+	struct nvefs_node node = {.kind = NVEFS_NODE_OTHER};
+
+	/* What sysfs does not know is of no kind that can be driven. */
+	nvefs_node_look("/sys", &uri->st, &node);
+	switch (node.kind) {
+	case NVEFS_NODE_NVME:
+		return open_nvme(uri, &node, opts, scsi, ret_dev, err);
+	case NVEFS_NODE_SCSI:
+		return open_scsi(uri, &node, opts, ret_dev, err);
+	case NVEFS_NODE_PARTITION:
+		return nvefs_error_set(
+		    err, -ENOTSUP,
+		    "%s: is a partition: commands would reach the whole device: use /dev/%s",
+		    uri->name, node.block);
+	case NVEFS_NODE_CONTROLLER:
+		return nvefs_error_set(err, -ENOTSUP,
+				       "%s: is a controller: name one of its namespaces (nvme list)",
+				       uri->name);
+	case NVEFS_NODE_OTHER:
+		break;
+	}
 	return nvefs_error_set(err, -ENOTSUP,
-			       "%s: %s not supported yet: use a regular file or ram:SIZE",
-			       uri->name, kind);
+			       "%s: neither an NVMe namespace nor a SCSI disk: use one of these, a "
+			       "regular file or ram:SIZE",
+			       uri->name);
 }
 
 static int refuse_other(const struct nvefs_uri *uri, const struct nvefs_dev_open_opts *opts,
@@ -148,7 +187,7 @@ static int refuse_other(const struct nvefs_uri *uri, const struct nvefs_dev_open
 /* The first match is the target. */
 static const struct target targets[] = {
     {match_ram, open_embedded}, {match_file, open_embedded}, {match_absent, refuse_absent},
-    {match_node, refuse_node},	{match_any, refuse_other},
+    {match_node, open_node},	{match_any, refuse_other},
 };
 
 static int put_route(const struct nvefs_dev_open_opts *opts,
@@ -157,7 +196,8 @@ static int put_route(const struct nvefs_dev_open_opts *opts,
 {
 	int code;
 
-	if (opts->route == NVEFS_ROUTE_NATIVE) {
+	/* A SCSI device goes by no other route. */
+	if (opts->route == NVEFS_ROUTE_NATIVE || nvefs_dev_route(below) == NVEFS_ROUTE_SCSI) {
 		*ret_dev = below;
 		return 0;
 	}
@@ -212,11 +252,16 @@ static void help_make(void)
 	    "  PATH, file:PATH          a regular file behind the embedded NVMe controller\n"
 	    "  ram:SIZE                 memory behind the embedded NVMe controller, such as "
 	    "ram:4G\n"
-	    "  /dev/ngXnY, /dev/nvmeXnY an NVMe namespace (not supported yet)\n"
-	    "  /dev/sgX, /dev/sdX       a SCSI device (not supported yet)\n"
+	    "  /dev/ngXnY, /dev/nvmeXnY an NVMe namespace, by passthrough\n"
+	    "  /dev/sgX, /dev/sdX       a SCSI disk, by SG_IO\n"
 	    "Options of the embedded controller, after the target, separated by commas:\n");
 
 	at = help_options(at, nvefs_embedded_option_table);
+	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at,
+			       "Options of an NVMe namespace:\n");
+	at = help_options(at, nvefs_nvme_linux_option_table);
+	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at,
+			       "Options of every target:\n");
 	at = help_options(at, nvefs_fault_option_table);
 	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at,
 			       "Options of the scsi route, without effect on the native one:\n");

@@ -66,7 +66,8 @@ static void build_cdb(struct nvefs_scsi_task *task, const struct nvefs_scsi_unit
 		set_io_data(hdr, io, SG_DXFER_TO_DEV);
 		break;
 	case NVEFS_IO_FLUSH:
-		c->opcode = NVEFS_SCSI_SYNCHRONIZE_CACHE_16;
+		c->opcode = unit->sync_10 ? NVEFS_SCSI_SYNCHRONIZE_CACHE_10
+					  : NVEFS_SCSI_SYNCHRONIZE_CACHE_16;
 		c->lba = c->count = 0;
 		break;
 	case NVEFS_IO_DISCARD:

@@ -23,6 +23,7 @@ struct nvefs_scsi_unit {
 	uint32_t lba_bytes, lba_shift; /* shift: from blocks */
 	bool unmap;		       /* UNMAP works */
 	bool write_same_unmap;	       /* WRITE SAME(16) may be told to unmap */
+	bool sync_10;		       /* of SYNCHRONIZE CACHE it knows the short form only */
 	uint8_t zeros[NVEFS_BLOCK_SIZE];
 };
 

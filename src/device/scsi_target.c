@@ -206,6 +206,7 @@ static int learn_namespace(struct nvefs_scsi_target *t, struct nvefs_dev *below,
 	nvefs_nvme_ctrl_parse(buf, &t->ctrl);
 	if (!identify(below, 0, NVEFS_NVME_CNS_CSI_CTRL, buf))
 		nvefs_nvme_ctrl_parse_nvm(buf, &t->ctrl);
+	t->ctrl.fused_compare_write &= nvefs_dev_takes_fused(below);
 	err = identify(below, nsid, NVEFS_NVME_CNS_NS, buf);
 	if (!err)
 		err = nvefs_nvme_ns_parse(buf, &t->ns);

@@ -33,6 +33,7 @@ enum nvefs_nvme_cns {
 	NVEFS_NVME_CNS_CSI_CTRL = 0x06,
 };
 #define NVEFS_NVME_CSI_NVM 0u
+#define NVEFS_NVME_CSI_ZNS 2u
 
 void nvefs_nvme_sqe_identify(struct nvefs_nvme_sqe *sqe, uint32_t nsid, uint8_t cns, uint8_t csi);
 static inline uint8_t nvefs_nvme_sqe_cns(const struct nvefs_nvme_sqe *sqe)

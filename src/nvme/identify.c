@@ -140,6 +140,8 @@ int nvefs_nvme_ns_parse_descs(const void *data, size_t len, struct nvefs_nvme_ns
 			memcpy(ret->nguid, id, 16);
 		else if (type == NVEFS_NVME_NIDT_UUID && id_len == 16)
 			memcpy(ret->uuid, id, 16);
+		else if (type == NVEFS_NVME_NIDT_CSI && id_len == 1)
+			ret->csi = id[0];
 		else if (type <= NVEFS_NVME_NIDT_UUID)
 			return -EUCLEAN;
 		pos += id_len;

@@ -44,7 +44,7 @@ struct nvefs_nvme_ctrl_info {
 	uint64_t dmsl;		 /* LBAs in one command */
 };
 
-/* From CNS 00h, and CNS 03h for the UUID. */
+/* From CNS 00h, and CNS 03h for the UUID and the command set. */
 struct nvefs_nvme_ns_info {
 	uint64_t nsze, ncap, nuse; /* LBAs */
 	uint32_t lba_bytes;
@@ -57,6 +57,7 @@ struct nvefs_nvme_ns_info {
 	bool shared;
 	bool write_protected; /* NSATTR */
 	uint16_t endgid;
+	uint8_t csi; /* I/O command set; 0, NVM, unless CNS 03h says another */
 	/* LBAs; 1 or 0 stands for what the namespace does not report, as the comments say. */
 	uint32_t npwg, npwa, npdg, npda;       /* 1 */
 	uint32_t nows, noiob;		       /* 0 */

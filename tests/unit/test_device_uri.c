@@ -112,7 +112,7 @@ START_TEST(test_errors)
 	     -ENOENT,
 	     {"/nonexistent/disk.img", "no such file", "mkfs.nvefs"}},
 	    {"/dev/ng77n1", -ENOENT, {"/dev/ng77n1", "no such device"}},
-	    {"/dev/null", -ENOTSUP, {"/dev/null", "not supported yet"}},
+	    {"/dev/null", -ENOTSUP, {"/dev/null", "neither an NVMe namespace nor a SCSI disk"}},
 	    {"/tmp", -EISDIR, {"/tmp", "directory"}},
 	};
 

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: MIT */
+#include "device/node.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#define PAGE_BYTES 4096u
+
+static bool starts(const char *s, const char *prefix)
+{
+	return !strncmp(s, prefix, strlen(prefix));
+}
+
+static const char *last_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static bool set_name(char name[NVEFS_NODE_NAME_MAX], const char *prefix, const char *rest)
+{
+	int n = snprintf(name, NVEFS_NODE_NAME_MAX, "%s%s", prefix, rest);
+
+	if (n < NVEFS_NODE_NAME_MAX)
+		return true;
+	name[0] = '\0';
+	return false;
+}
+
+static bool exists(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	return snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path) &&
+	       !access(path, F_OK);
+}
+
+/* The first entry of `dir`/`sub`, of which there is one or none. */
+static void first_entry(const char *dir, const char *sub, char name[NVEFS_NODE_NAME_MAX])
+{
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *d;
+
+	name[0] = '\0';
+	if (snprintf(path, sizeof(path), "%s/%s", dir, sub) >= (int)sizeof(path))
+		return;
+	d = opendir(path);
+	if (!d)
+		return;
+	while (!name[0] && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			set_name(name, "", e->d_name);
+	closedir(d);
+}
+
+/* "nvme0n1" and not "nvme0": the character in between is the namespace's. */
+static bool is_namespace(const char *name, const char *prefix)
+{
+	const char *rest = name + strlen(prefix);
+
+	if (!starts(name, prefix))
+		return false;
+	rest += strspn(rest, "0123456789");
+	return rest[0] == 'n' && rest[1] && rest[1 + strspn(rest + 1, "0123456789")] == '\0';
+}
+
+static void keep_if_there(const char *sysfs, const char *class, char name[NVEFS_NODE_NAME_MAX])
+{
+	char dir[PATH_MAX];
+
+	snprintf(dir, sizeof(dir), "%s/class/%s", sysfs, class);
+	if (!exists(dir, name))
+		name[0] = '\0';
+}
+
+static void look_block(const char *sysfs, const char *dir, struct nvefs_node *node)
+{
+	const char *name = last_part(dir);
+
+	node->by_block = true;
+	if (exists(dir, "partition")) {
+		char disk[PATH_MAX];
+
+		node->kind = NVEFS_NODE_PARTITION;
+		snprintf(disk, sizeof(disk), "%s", dir);
+		*strrchr(disk, '/') = '\0';
+		set_name(node->block, "", last_part(disk));
+		return;
+	}
+	set_name(node->block, "", name);
+	if (is_namespace(name, "nvme")) {
+		node->kind = NVEFS_NODE_NVME;
+		set_name(node->character, "ng", name + strlen("nvme"));
+		keep_if_there(sysfs, "nvme-generic", node->character);
+	} else if (starts(name, "sd")) {
+		node->kind = NVEFS_NODE_SCSI;
+		first_entry(dir, "device/scsi_generic", node->character);
+	}
+}
+
+static void look_character(const char *sysfs, const char *dir, const char *class,
+			   struct nvefs_node *node)
+{
+	const char *name = last_part(dir);
+
+	set_name(node->character, "", name);
+	if (!strcmp(class, "nvme-generic") && is_namespace(name, "ng")) {
+		node->kind = NVEFS_NODE_NVME;
+		set_name(node->block, "nvme", name + strlen("ng"));
+		keep_if_there(sysfs, "block", node->block);
+	} else if (!strcmp(class, "scsi_generic")) {
+		node->kind = NVEFS_NODE_SCSI;
+		first_entry(dir, "device/block", node->block);
+	} else if (!strcmp(class, "nvme")) {
+		node->kind = NVEFS_NODE_CONTROLLER;
+	}
+}
+
+int nvefs_node_look(const char *sysfs, const struct stat *st, struct nvefs_node *ret)
+{
+	char path[PATH_MAX], dir[PATH_MAX], class[PATH_MAX];
+	bool block = S_ISBLK(st->st_mode);
+
+	snprintf(path, sizeof(path), "%s/dev/%s/%u:%u", sysfs, block ? "block" : "char",
+		 major(st->st_rdev), minor(st->st_rdev));
+	if (!realpath(path, dir))
+		return -errno;
+	memset(ret, 0, sizeof(*ret));
+	ret->kind = NVEFS_NODE_OTHER;
+	if (block) {
+		look_block(sysfs, dir, ret);
+		return 0;
+	}
+	snprintf(path, sizeof(path), "%.4000s/subsystem", dir);
+	if (!realpath(path, class))
+		return -errno;
+	look_character(sysfs, dir, last_part(class), ret);
+	return 0;
+}
+
+/* The first number of an attribute; 0 when it cannot be read. */
+static uint64_t attribute(const char *sysfs, const char *class, const char *name,
+			  const char *attribute_name)
+{
+	unsigned long long value = 0;
+	char path[PATH_MAX];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/class/%s/%s/%s", sysfs, class, name, attribute_name);
+	f = fopen(path, "re");
+	if (!f)
+		return 0;
+	if (fscanf(f, "%llu", &value) != 1)
+		value = 0;
+	fclose(f);
+	return value;
+}
+
+static bool number_is(const char *sysfs, const char *class, const char *name, dev_t number)
+{
+	unsigned int ma, mi;
+	char path[PATH_MAX];
+	bool same;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/class/%s/%s/dev", sysfs, class, name);
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	same = fscanf(f, "%u:%u", &ma, &mi) == 2 && makedev(ma, mi) == number;
+	fclose(f);
+	return same;
+}
+
+int nvefs_node_open(const char *sysfs, const struct nvefs_node *node, bool block, int flags)
+{
+	const char *name = block ? node->block : node->character;
+	const char *class = block			    ? "block"
+			    : node->kind == NVEFS_NODE_NVME ? "nvme-generic"
+							    : "scsi_generic";
+	char path[sizeof("/dev/") + NVEFS_NODE_NAME_MAX];
+	struct stat st;
+	int fd;
+
+	if (!name[0])
+		return -ENODEV;
+	snprintf(path, sizeof(path), "/dev/%s", name);
+	/* Not blocking: an sg node that somebody holds must say so. */
+	fd = open(path, flags | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	if (fd < 0)
+		return -errno;
+	if (!fstat(fd, &st) && number_is(sysfs, class, name, st.st_rdev))
+		return fd;
+	close(fd);
+	return -ENODEV;
+}
+
+void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
+		       struct nvefs_node_limits *ret)
+{
+	uint64_t by_length, by_pages;
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *d;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!node->block[0])
+		return;
+	by_length = attribute(sysfs, "block", node->block, "queue/max_hw_sectors_kb") << 10;
+	by_pages = attribute(sysfs, "block", node->block, "queue/max_segments") * PAGE_BYTES;
+	if (by_length > UINT32_MAX)
+		by_length = UINT32_MAX;
+	ret->max_bytes = (uint32_t)(by_pages && by_pages < by_length ? by_pages : by_length);
+	snprintf(path, sizeof(path), "%s/class/block/%s/mq", sysfs, node->block);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			ret->hw_queues++;
+	if (d)
+		closedir(d);
+}
+
+/* Written and forgotten. */
+static int drop_cache(int fd)
+{
+	return ioctl(fd, BLKFLSBUF, 0) ? -errno : 0;
+}
+
+int nvefs_node_lock(const char *sysfs, const struct nvefs_node *node, bool read_only,
+		    const char *target, struct nvefs_error *err)
+{
+	int fd = nvefs_node_open(sysfs, node, true, (read_only ? O_RDONLY : O_RDWR) | O_EXCL);
+	int code = fd < 0 ? fd : drop_cache(fd);
+
+	if (!code)
+		return fd;
+	if (fd >= 0) {
+		close(fd);
+		return nvefs_error_set(err, code,
+				       "%s: what the kernel has cached of it cannot be dropped: %s",
+				       target, strerror(-code));
+	}
+	switch (code) {
+	case -EBUSY:
+		return nvefs_error_set(err, code,
+				       "%s: in use: unmount it or wait for the program that has it",
+				       target);
+	case -EACCES:
+	case -EPERM:
+		return nvefs_error_set(err, code, "%s: permission denied: be root", target);
+	case -EROFS:
+		return nvefs_error_set(err, code, "%s: is read-only: mount it with ro", target);
+	default:
+		return nvefs_error_set(err, code, "%s: its block node %s%s cannot be opened: %s",
+				       target, node->block[0] ? "/dev/" : "", node->block,
+				       strerror(-code));
+	}
+}
+
+/* The kernel looks for partitions again: those of a table that was overwritten go. */
+void nvefs_node_unlock(int fd, bool read_only)
+{
+	if (fd < 0)
+		return;
+	if (!read_only && !drop_cache(fd))
+		ioctl(fd, BLKRRPART, 0);
+	close(fd);
+}

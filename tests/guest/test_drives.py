@@ -1,0 +1,191 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The file system on the kernel's NVMe and SCSI drivers, by every way to them, and across ways."""
+import os
+import shutil
+import subprocess
+import unittest
+
+from guest import Disk, Machine, Nvme, main, node
+from drives import TOP, DriveCase, Way, interrupts, tree_digest
+from harness import CTL, MKFS, NVEFS, run
+
+MACHINE = Machine(
+    nvme=[Nvme(Disk("128M"), Disk("128M", lba=4096), mdts=5),
+          Nvme(Disk("128M", ms=8), Disk("128M", zoned="on", **{"zoned.zone_size": "16M"}))],
+    scsi=[Disk("128M"), Disk("128M", lba=4096)], limit=900)
+
+NG, BLOCK, NG4K = "/dev/test/ng0-1", "/dev/test/nvme0-1", "/dev/test/ng0-2"
+WAYS = [
+    Way("ng by io_uring", NG, device="nvme"),
+    Way("block node by ioctl", BLOCK + ",passthrough=ioctl", device="nvme"),
+    Way("NVMe by the scsi route", BLOCK, route="scsi", device="nvme"),
+    Way("ng, LBA 4096", NG4K, device="nvme4k"),
+    Way("sg by SG_IO", "/dev/test/sg0", device="scsi"),
+    Way("sd by SG_IO", "/dev/test/sd0", device="scsi"),
+    Way("sg, LBA 4096", "/dev/test/sg1", device="scsi4k"),
+]
+TREE = os.path.join(TOP, "src", "nvme")
+
+
+class Ways(DriveCase):
+    def work(self, way):
+        self.make(way)
+        self.mount_way(way)
+        shutil.copytree(TREE, self.path("tree"), symlinks=True)
+        self.fio()
+        self.big = os.urandom(3 << 20)
+        self.put("big", self.big)
+        self.umount()
+        self.check(way)
+
+    def test_all(self):
+        """mkfs, mount, copy, fio verify, unmount, fsck; then what was written is read by every other way."""
+        want = tree_digest(TREE)
+        for way in WAYS:
+            with self.subTest(way.name):
+                self.work(way)
+                for other in [w for w in WAYS if w.device == way.device]:
+                    self.mount_way(other, "ro")
+                    self.assertEqual(tree_digest(self.path("tree")), want, other.name)
+                    self.assertEqual(self.get("big"), self.big, other.name)
+                    self.umount()
+
+
+class Told(DriveCase):
+    """What is used is told, before and while."""
+
+    def test_mkfs_dry_run(self):
+        said = run(MKFS, "-n", "-f", NG).stdout
+        self.assertIn(f"io_uring on {node(NG)}", said)
+        self.assertIn("LBA 512", said)
+        self.assertIn("transfer 128 KiB", said)
+        self.assertIn("SG_IO on /dev/sg", run(MKFS, "-n", "-f", "/dev/test/sg0").stdout)
+        self.assertIn("LBA 4096", run(MKFS, "-n", "-f", "/dev/test/sd1").stdout)
+
+    def test_info(self):
+        for way, word in ((WAYS[0], "io_uring on"), (WAYS[1], "ioctl on"), (WAYS[2], "scsi route"),
+                          (WAYS[5], "SG_IO on")):
+            self.make(way)
+            self.mount_way(way)
+            said = run(CTL, "info", self.mnt).stdout
+            self.umount()
+            self.assertIn(word, said)
+
+    def test_without_ng_node(self):
+        """The block node goes by ioctl when its ng node is missing, and says so."""
+        real = node(NG4K)
+        os.rename(real, real + ".away")
+        try:
+            said = run(MKFS, "-n", "-f", "/dev/test/nvme0-2").stdout
+        finally:
+            os.rename(real + ".away", real)
+        self.assertIn("ioctl on " + node("/dev/test/nvme0-2"), said)
+        self.assertIn("no ng node", said)
+
+
+class Refused(DriveCase):
+    """One message that says why, and nothing is changed."""
+
+    def refused(self, target, *words, program=(MKFS, "-f")):
+        r = run(*program, target, check=False)
+        self.assertNotEqual(r.returncode, 0, target)
+        for word in words:
+            self.assertIn(word, r.stderr)
+        self.assertEqual(len(r.stderr.strip().splitlines()), 1, r.stderr)
+
+    def test_formats(self):
+        self.refused("/dev/test/ng1-1", "metadata")
+        self.refused("/dev/test/ng1-2", "zoned")
+
+    def test_controller(self):
+        self.refused(os.path.dirname(node(NG)) + "/" + os.path.basename(node(NG)).replace("ng", "nvme").split("n1")[0],
+                     "controller")
+
+    def test_options(self):
+        self.refused(NG + ",passthrough=magic", "passthrough=auto|uring|ioctl")
+        self.refused("/dev/test/sg0,passthrough=uring", "unknown option")
+
+    def test_partition(self):
+        disk = node("/dev/test/nvme0-2")
+        subprocess.run(["sfdisk", "-q", disk], input="label: gpt\nsize=32M\n", text=True, check=True)
+        self.assertTrue(os.path.exists(disk + "p1"))
+        self.refused(disk + "p1", "partition", disk)
+        self.refused(NG4K, "gpt", program=(MKFS,))
+        run(MKFS, "-q", "-f", NG4K)
+        self.assertEqual(run("blkid", "-p", "-o", "value", "-s", "PTTYPE", disk, check=False).stdout, "")
+        self.assertFalse(os.path.exists(disk + "p1"), "the old partitions are still there")
+
+    def test_other_file_system(self):
+        run("mkfs.ext4", "-q", "-F", node("/dev/test/sd0"))
+        for target in ("/dev/test/sg0", "/dev/test/sd0"):
+            self.refused(target, "ext4", program=(MKFS,))
+
+
+class Exclusive(DriveCase):
+    """By whichever name: a mounted or held drive is in use, for ours and for others."""
+
+    def in_use(self, target, program=(MKFS, "-f")):
+        r = run(*program, target, check=False)
+        self.assertNotEqual(r.returncode, 0, target)
+        self.assertIn("in use", r.stderr)
+
+    def test_mounted(self):
+        for target, names in ((NG, (NG, BLOCK, node(NG), node(BLOCK))), ("/dev/test/sg0", ("/dev/test/sg0",
+                                                                                        "/dev/test/sd0"))):
+            run(MKFS, "-q", "-f", target)
+            self.mount(target=target)
+            for name in names:
+                self.in_use(name)
+            other = os.path.join(self.dir, "other")
+            os.makedirs(other, exist_ok=True)
+            r = run(NVEFS, names[-1], other, check=False)
+            self.assertIn("in use", r.stderr)
+            disk = node(names[-1] if names[-1].startswith("/dev/test/sd") else BLOCK)
+            r = run("mkfs.ext4", "-q", "-F", disk, check=False)
+            self.assertNotEqual(r.returncode, 0, "mkfs.ext4 took a mounted drive")
+            self.umount()
+            run(MKFS, "-n", "-f", target)
+
+    def test_held_by_another(self):
+        disk = node(BLOCK)
+        run("mkfs.ext4", "-q", "-F", disk)
+        where = os.path.join(self.dir, "ext4")
+        os.mkdir(where)
+        run("mount", disk, where)
+        try:
+            self.in_use(NG)
+            self.in_use(BLOCK)
+        finally:
+            run("umount", where)
+        run(MKFS, "-q", "-f", NG)
+
+    def test_page_cache(self):
+        """What the block node's cache holds is neither lost nor taken for what is on the drive."""
+        disk = node(BLOCK)
+        with open(disk, "r+b", buffering=0) as f:
+            f.write(b"\xee" * 4096)  # in the cache only
+            f.seek(0)
+            run(MKFS, "-q", "-f", NG)
+            self.assertNotEqual(f.read(4096), b"\xee" * 4096)
+
+
+class Counted(DriveCase):
+    """What the drivers and the drives count."""
+
+    def test_every_hardware_queue(self):
+        way = WAYS[0]
+        self.make(way)
+        controller = os.path.basename(node(NG)).replace("ng", "nvme").split("n1")[0]
+        self.mount_way(way)
+        before = interrupts(controller + r"q[1-9]\d*")
+        self.fio("--direct=1", jobs=2)
+        after = interrupts(controller + r"q[1-9]\d*")
+        self.umount()
+        self.assertEqual(len(before), 2)
+        for queue, count in after.items():
+            self.assertGreater(count - before[queue], 50, f"{queue}: {before} -> {after}")
+
+
+if __name__ == "__main__":
+    main(MACHINE)
