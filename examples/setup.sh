@@ -11,7 +11,7 @@ set -eu
 
 # libssl-dev: pkg-config wants it for libnvme, whose package in Debian 12 forgets to name it.
 build_packages="gcc libc6-dev meson ninja-build pkg-config python3 libfuse3-dev fuse3 libnvme-dev libssl-dev
-liburing-dev libxxhash-dev libjson-c-dev libblkid-dev uuid-dev check fio scdoc util-linux mount"
+liburing-dev libxxhash-dev libjson-c-dev libblkid-dev libcap-dev libseccomp-dev uuid-dev check fio scdoc util-linux mount"
 test_packages="clang e2fsprogs fuse2fs attr acl git stress-ng procps valgrind
 qemu-system-x86 busybox-static kmod xz-utils zstd fdisk nvme-cli sg3-utils libiscsi-bin"
 

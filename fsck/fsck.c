@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "device/uri.h"
 #include "report.h"
 
 /* Exit status bits of fsck(8). */
@@ -154,6 +155,11 @@ int main(int argc, char **argv)
 	nvefs_report_init(&o.report);
 	open_opts.flags = o.no_change ? NVEFS_OPEN_RDONLY : 0;
 	if (nvefs_dev_open(o.report.target, &open_opts, &dev, &err)) {
+		nvefs_report_failed(&o.report, err.text, EXIT_OPERATION);
+		return EXIT_OPERATION;
+	}
+	if (nvefs_target_confine(o.report.target, &err)) {
+		nvefs_dev_close(dev);
 		nvefs_report_failed(&o.report, err.text, EXIT_OPERATION);
 		return EXIT_OPERATION;
 	}

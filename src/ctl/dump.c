@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "device/uri.h"
 #include "format/layout.h"
 
 static const struct command {
@@ -174,6 +175,8 @@ int main(int argc, char **argv)
 	d.target = o.target;
 	d.json = o.json;
 	err = nvefs_dev_open(o.target, &open_opts, &d.dev, &d.err);
+	if (!err)
+		err = nvefs_target_confine(o.target, &d.err);
 	if (!err) {
 		err = nvefs_queue_init(d.dev, 0, &d.q);
 		if (err)

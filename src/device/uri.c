@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/rights.h"
+
 static bool has_prefix(const char *s, const char *prefix)
 {
 	return !strncmp(s, prefix, strlen(prefix));
@@ -206,4 +208,33 @@ bool nvefs_value_duration(const char *s, uint64_t *ret_ns)
 		return true;
 	}
 	return false;
+}
+
+static bool uring_restricted(void)
+{
+	FILE *f = fopen("/proc/sys/kernel/io_uring_disabled", "re");
+	int c = f ? fgetc(f) : EOF; /* older kernels do not have it, and no restriction */
+
+	if (f)
+		fclose(f);
+	return c == '1';
+}
+
+bool nvefs_uri_privileged(const struct nvefs_uri *uri)
+{
+	return (uri->exists && (S_ISCHR(uri->st.st_mode) || S_ISBLK(uri->st.st_mode))) || uring_restricted();
+}
+
+int nvefs_target_confine(const char *target, struct nvefs_error *err)
+{
+	struct nvefs_uri uri;
+	int code = nvefs_uri_parse(target, &uri, err);
+
+	if (code || nvefs_uri_privileged(&uri))
+		return code;
+	code = nvefs_rights_reduce(false);
+	if (code)
+		return nvefs_error_set(err, code, "%s: cannot give up capabilities: %s", target, strerror(-code));
+	(void)nvefs_rights_seal();
+	return 0;
 }

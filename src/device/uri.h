@@ -27,6 +27,19 @@ struct nvefs_uri {
  */
 int nvefs_uri_parse(const char *text, struct nvefs_uri *ret, struct nvefs_error *err);
 
+/*
+ * Whether the commands of a target take rights of their own from the process
+ * that sends them, so that it cannot do without: a device node, whose driver
+ * asks for them, or a system that allows io_uring only to those who have them.
+ */
+bool nvefs_uri_privileged(const struct nvefs_uri *uri);
+/*
+ * For a program with one thread that has opened its target and will only read
+ * and write it from now on: give up all other rights (base/rights.h). Not being
+ * able to is an error; a kernel without system call filters is not.
+ */
+int nvefs_target_confine(const char *target, struct nvefs_error *err);
+
 /* `value` is NULL when the option was written without '='. 0, or a negative errno for a bad value.
  */
 struct nvefs_uri_option {

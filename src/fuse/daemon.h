@@ -62,6 +62,7 @@ struct nvefs_daemon {
 	char mountpoint[4096]; /* absolute */
 	char source[8448];     /* the target as shown by findmnt(8) */
 	uid_t owner;
+	bool privileged; /* the target takes rights of its own: see nvefs_uri_privileged */
 	bool add_killpriv_v2; /* in the answer to FUSE_INIT */
 	int state_fd;	  /* run file, see state.h; -1: none */
 	unsigned int dev_major, dev_minor; /* of the mounted file system */

@@ -21,11 +21,14 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/rights.h"
+#include "device/uri.h"
 #include "fuse/daemon.h"
 #include "fuse/jobs.h"
 #include "fuse/mountpoint.h"
@@ -123,9 +126,13 @@ static int open_target(struct nvefs_daemon *d, struct nvefs_error *err)
 		.flags = o->mount.read_only ? NVEFS_OPEN_RDONLY : 0,
 		.route = o->route,
 	};
-	bool ram = strncmp(o->target, "ram:", 4) == 0;
-	int e;
+	struct nvefs_uri uri;
+	int e = nvefs_uri_parse(o->target, &uri, err);
+	bool ram = !e && uri.is_ram;
 
+	if (e)
+		return e;
+	d->privileged = nvefs_uri_privileged(&uri);
 	if (ram)
 		open_opts.flags = 0;
 	e = nvefs_dev_open(o->target, &open_opts, &d->dev, err);
@@ -137,9 +144,35 @@ static int open_target(struct nvefs_daemon *d, struct nvefs_error *err)
 	return e;
 }
 
+/*
+ * What reads the image has no rights: the file system is mounted, and its
+ * threads are started, by a thread that has given up its own. This one still
+ * needs them, for mount(2).
+ */
+struct fs_opening {
+	struct nvefs_daemon *d;
+	struct nvefs_error *err;
+	int e;
+};
+
+static void *mount_fs(void *arg)
+{
+	struct fs_opening *opening = arg;
+	struct nvefs_daemon *d = opening->d;
+	int e = d->privileged ? 0 : nvefs_rights_reduce(false);
+
+	if (e)
+		opening->e = nvefs_error_set(opening->err, e, "cannot give up capabilities: %s", strerror(-e));
+	else
+		opening->e = nvefs_mount(d->dev, &d->opts->mount, &d->fs, opening->err);
+	return NULL;
+}
+
 static int open_fs(struct nvefs_daemon *d, struct nvefs_error *err)
 {
+	struct fs_opening opening = {.d = d, .err = err};
 	struct nvefs_options *o = d->opts;
+	pthread_t thread;
 	int e = open_target(d, err);
 
 	if (e)
@@ -148,7 +181,31 @@ static int open_fs(struct nvefs_daemon *d, struct nvefs_error *err)
 	o->mount.max_workers = d->nservers + JOB_WORKERS;
 	/* A read-only mount leaves the target as it is, journal and all. */
 	o->mount.replay_in_memory = o->mount.read_only && !o->mount.no_recovery;
-	return nvefs_mount(d->dev, &o->mount, &d->fs, err);
+	e = nvefs_thread_start(&thread, "nvefs-mount", mount_fs, &opening);
+	if (e)
+		return nvefs_error_set(err, e, "cannot start threads: %s", strerror(-e));
+	pthread_join(thread, NULL);
+	return opening.e;
+}
+
+/* From here on the process unmounts, reads and writes what is open, and nothing else. */
+static int give_up_rights(struct nvefs_daemon *d, struct nvefs_error *err)
+{
+	struct stat mtab;
+	int e;
+
+	/* An ordinary user has no more than to begin with, and fusermount3 needs its set-user-ID bit. */
+	if (d->owner)
+		return 0;
+	e = d->privileged ? 0 : nvefs_rights_reduce(true);
+	if (e)
+		return nvefs_error_set(err, e, "cannot give up capabilities: %s", strerror(-e));
+	/* libfuse then runs umount(8) at the end, which keeps that file. */
+	e = lstat("/etc/mtab", &mtab) == 0 && S_ISREG(mtab.st_mode) ? -ENOTSUP : nvefs_rights_seal();
+	if (e)
+		nvefs_log(NVEFS_LOG_INFO, "system calls are not restricted: %s",
+			  e == -ENOTSUP ? "/etc/mtab is a regular file" : strerror(-e));
+	return 0;
 }
 
 static int set_up(struct nvefs_daemon *d, struct nvefs_error *err)
@@ -177,6 +234,8 @@ static int set_up(struct nvefs_daemon *d, struct nvefs_error *err)
 		return e;
 	}
 	e = nvefs_servers_go(d, true, err);
+	if (!e)
+		e = give_up_rights(d, err);
 	if (e) {
 		nvefs_session_detach(d);
 		return e;

@@ -23,6 +23,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/rights.h"
 
 #define BATCH 16u	/* requests read before completions are looked at */
 #define RX_KEPT_MAX 64u /* writes under way in one server */
@@ -308,6 +309,11 @@ static void *server_main(void *arg)
 	self = s;
 	pin(s);
 	e = prepare(s, &err);
+	if (!e && !s->daemon->privileged) {
+		e = nvefs_rights_reduce(false);
+		if (e)
+			nvefs_error_set(&err, e, "cannot give up capabilities: %s", strerror(-e));
+	}
 	if (report_and_wait(s, e, &err)) {
 		nvefs_reply_fd_set(s->fuse_fd);
 		e = watch(s);

@@ -8,7 +8,7 @@ import stat
 import subprocess
 import time
 
-from harness import MKFS, NVEFS, UMOUNT, Case, main, mounts, run
+from harness import CTL, MKFS, NVEFS, UMOUNT, Case, main, mounts, run
 
 
 class Mount(Case):
@@ -188,6 +188,35 @@ class Mount(Case):
             finally:
                 other.kill()
         self.wait_until("the daemon's end", lambda: not self.serving(pid))
+
+    def rights(self, pid):
+        """What the kernel says of each thread: {name: (effective, bounding, no new privileges, seccomp)}."""
+        said = {}
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{task}/status", encoding="utf-8") as f:
+                status = dict(line.rstrip("\n").split(":\t", 1) for line in f)
+            said[status["Name"]] = (int(status["CapEff"], 16) | int(status["CapPrm"], 16), int(status["CapBnd"], 16),
+                                    status["NoNewPrivs"], status["Seccomp"])
+        return said
+
+    def test_rights_are_given_up(self):
+        self.mkfs()
+        self.mount()
+        pid = self.pid()
+        said = self.rights(pid)
+        self.assertGreaterEqual(len(said), 4)  # main, commit, background, servers
+        self.assertEqual(said.pop("nvefs"), (1 << 21 | 1 << 2, 0, "1", "2"))
+        for name, has in said.items():
+            self.assertEqual(has, (0, 0, "1", "2"), name)
+        # What is left is enough for everything that a mount does.
+        self.put("f", b"x" * 100000)
+        run("fstrim", self.mnt)
+        run(CTL, "scrub", self.mnt)
+        with open("/proc/self/mountinfo", encoding="utf-8") as f:
+            self.assertIn(self.mnt, f.read())
+        os.kill(pid, signal.SIGTERM)
+        self.wait_until("end", lambda: not self.serving(pid) and not self.is_mounted())
+        self.fsck()
 
     def test_ordinary_user_without_a_login_session(self):
         uid = "65534"  # fusermount3 wants a user with a name

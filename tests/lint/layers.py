@@ -12,6 +12,7 @@ HOMES = [  # header, who may include it
     (r"^fuse3/|^fuse(_\w+)?\.h$|^linux/fuse\.h$", r"^src/fuse/"),
     (r"^libnvme|^liburing|^scsi/|^linux/(nvme_ioctl|bsg|io_uring)\.h$", r"^src/device/"),
     (r"^xxh(ash|3)\.h$", r"^src/base/hash\.c$"),
+    (r"^seccomp\.h$|^sys/capability\.h$", r"^(src/base/rights|tests/unit/test_base)\.c$"),
     (r"^blkid/", r"^mkfs/"),
     (r"^json-c/|^json\.h$", r"^(src/(fuse|bench|ctl)|fsck|mkfs)/"),
     (r"^check\.h$", r"^tests/"),
