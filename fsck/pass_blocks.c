@@ -4,9 +4,11 @@
 #include <string.h>
 
 #include "base/bitmap.h"
+#include "base/buf.h"
 #include "context.h"
 #include "format/block.h"
 #include "format/layout.h"
+#include "format/node.h"
 #include "mend.h"
 #include "store/cache.h"
 
@@ -68,6 +70,36 @@ void nvefs_check_group_bits(struct nvefs_check_ctx *c, uint32_t group, const uin
 		ret_bits[i] |= disk[i];
 }
 
+/*
+ * The root counts more nodes than were seen, and a block that nothing uses is one:
+ * a parent has lost it, and with it all that is below.
+ */
+static int find_lost_nodes(struct nvefs_check_ctx *c, const struct group_state *s)
+{
+	uint64_t start = nvefs_layout_group_start(s->group);
+	uint8_t *block;
+
+	if (c->root.meta_blks <= c->tree_nodes || c->incomplete)
+		return 0;
+	block = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	if (!block)
+		return -ENOMEM;
+	for (uint32_t bit = 0; bit < s->len; bit++) {
+		struct nvefs_block_expect want = {
+			.pblk = start + bit, .uuid = c->sb.uuid, .type = NVEFS_BT_NODE};
+		struct nvefs_problem p = {.code = NVEFS_P_NODE_LOST, .pblk = want.pblk};
+
+		if (!nvefs_bitmap_test(s->bitmap.bits, bit) || nvefs_bitmap_test(s->expected, bit) ||
+		    nvefs_queue_read(c->q, want.pblk, 1, block) ||
+		    nvefs_block_check(block, &want) != NVEFS_BLOCK_OK || nvefs_node_check(block))
+			continue;
+		p.found = nvefs_node_level(block);
+		nvefs_check_report(c, &p);
+	}
+	nvefs_buf_free(block);
+	return 0;
+}
+
 static void check_item(struct nvefs_check_ctx *c, const struct group_state *s, uint32_t free_blks)
 {
 	const struct nvefs_check_group *g = &c->groups[s->group];
@@ -116,12 +148,13 @@ static int check_group(struct nvefs_check_ctx *c, uint32_t group, uint64_t *free
 	n = NVEFS_GROUP_BLKS - nvefs_bitmap_count(s.bitmap.bits, NVEFS_GROUP_BLKS);
 	*free_blks += n;
 	if (memcmp(s.expected, s.bitmap.bits, sizeof(s.expected))) {
+		err = find_lost_nodes(c, &s);
 		report_runs(c, NVEFS_P_BLOCK_FREE, &s, s.expected, s.bitmap.bits);
 		if (!c->incomplete)
 			report_runs(c, NVEFS_P_BLOCK_LEAKED, &s, s.bitmap.bits, s.expected);
 	}
 	check_item(c, &s, n);
-	return 0;
+	return err;
 }
 
 static void check_shares(struct nvefs_check_ctx *c)

@@ -25,6 +25,7 @@ static const struct nvefs_problem_info table[] = {
 	{NVEFS_P_KEY_BOUNDS, ERROR, MEND(TREE), false, "tree node at block {pblk}: keys lie outside of what its parent says"},
 	{NVEFS_P_NODE_TWICE, ERROR, MEND(TREE), false, "tree node at block {pblk}: the block is in use already"},
 	{NVEFS_P_NODE_FIXED, ERROR, MEND(TREE), false, "tree node at block {pblk}: address {found} is reserved or out of range"},
+	{NVEFS_P_NODE_LOST, LOSS, MEND(TREE), false, "tree node at block {pblk}, level {found}: nothing leads to it"},
 	{NVEFS_P_ITEM_KIND, ERROR, MEND(INODE), false, "inode {ino}: item of unknown kind {found} at block {pblk}"},
 	{NVEFS_P_ITEM_VALUE, LOSS, MEND(INODE), false, "inode {ino}: damaged {why} item, offset {found}, at block {pblk}"},
 	{NVEFS_P_INODE_ABSENT, LOSS, MEND(INODE), false, "inode {ino}: has {why} items, but no inode item"},

@@ -43,6 +43,7 @@ struct nvefs_salvage_leaf {
 	uint64_t at;   /* where it lies: home, or a place in the log */
 	uint64_t txn;
 	uint64_t rank; /* txn, or 0 when that cannot be */
+	bool cleaned;  /* parts of it make no sense, and are left out */
 };
 
 /* Keys from `low` on, below `high`, are leaf's. */
@@ -70,13 +71,15 @@ struct nvefs_salvage {
 
 /* A leaf again, from where it was found. 0, -EUCLEAN (it is another one now), -EIO. */
 int nvefs_salvage_read(struct nvefs_salvage *s, const struct nvefs_salvage_leaf *leaf, void *block);
+/* Leave the items of a node, whose checksum is right, that make sense. False: there are none. */
+bool nvefs_salvage_clean(void *block, const struct nvefs_super *sb);
 int nvefs_salvage_scan(struct nvefs_salvage *s);
 int nvefs_salvage_log(struct nvefs_salvage *s);
 int nvefs_salvage_segments(struct nvefs_salvage *s);
 int nvefs_salvage_build(struct nvefs_salvage *s);
 
-/* A block that was read at `at`: when it is a leaf for `home`, note it. 0 or -ENOMEM. */
-int nvefs_salvage_take(struct nvefs_salvage *s, const void *block, uint64_t home, uint64_t at);
+/* A block that was read at `at`, and may be changed: when it is a leaf for `home`, note it. 0 or -ENOMEM. */
+int nvefs_salvage_take(struct nvefs_salvage *s, void *block, uint64_t home, uint64_t at);
 /* The newest bitmap of a group, and the newest root. */
 int nvefs_salvage_take_bitmap(struct nvefs_salvage *s, uint32_t group, const void *block);
 void nvefs_salvage_take_root(struct nvefs_salvage *s, const void *block);

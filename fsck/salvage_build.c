@@ -109,7 +109,7 @@ static bool stays(const struct build *b, const struct nvefs_salvage_segment *seg
 {
 	const struct nvefs_salvage_leaf *l = &b->s->leaves[seg->leaf];
 
-	return seg->whole && l->at == l->home && l->rank && l->first.ino;
+	return seg->whole && l->at == l->home && l->rank && l->first.ino && !l->cleaned;
 }
 
 static int count_claims(struct build *b)

@@ -133,7 +133,7 @@ static bool committed(const struct log *l, uint64_t epoch, uint64_t txn)
 static int take_image(struct log *l, uint64_t home, uint32_t pos, uint64_t txn)
 {
 	struct nvefs_salvage *s = l->s;
-	const void *image = at(l, pos);
+	void *image = at(l, pos);
 
 	if (nvefs_block_txn(image) != txn)
 		return 0;

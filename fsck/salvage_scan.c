@@ -24,17 +24,23 @@ static bool is_block(const struct nvefs_salvage *s, const void *block, uint64_t 
 	return nvefs_block_type(block) == type && nvefs_block_check(block, &want) == NVEFS_BLOCK_OK;
 }
 
-static bool is_leaf(const struct nvefs_salvage *s, const void *block, uint64_t home)
+static bool is_leaf(const struct nvefs_salvage *s, void *block, uint64_t home, bool *ret_cleaned)
 {
-	return !nvefs_layout_is_fixed(&s->c->sb, home) && is_block(s, block, home, NVEFS_BT_NODE) &&
-	       !nvefs_node_level(block) && !nvefs_node_check(block) && nvefs_node_nitems(block);
+	*ret_cleaned = false;
+	if (nvefs_layout_is_fixed(&s->c->sb, home) || !is_block(s, block, home, NVEFS_BT_NODE))
+		return false;
+	if (!nvefs_node_check(block))
+		return !nvefs_node_level(block) && nvefs_node_nitems(block);
+	*ret_cleaned = true;
+	return nvefs_salvage_clean(block, &s->c->sb);
 }
 
-int nvefs_salvage_take(struct nvefs_salvage *s, const void *block, uint64_t home, uint64_t at)
+int nvefs_salvage_take(struct nvefs_salvage *s, void *block, uint64_t home, uint64_t at)
 {
 	struct nvefs_salvage_leaf *l;
+	bool cleaned;
 
-	if (!is_leaf(s, block, home))
+	if (!is_leaf(s, block, home, &cleaned))
 		return 0;
 	if (s->nleaves == s->max_leaves) {
 		size_t max = s->max_leaves ? s->max_leaves * 2 : 256;
@@ -49,6 +55,7 @@ int nvefs_salvage_take(struct nvefs_salvage *s, const void *block, uint64_t home
 	*l = (struct nvefs_salvage_leaf){.home = home,
 					 .at = at,
 					 .txn = nvefs_block_txn(block),
+					 .cleaned = cleaned,
 					 .first = nvefs_node_key(block, 0),
 					 .last = nvefs_node_key(block, nvefs_node_nitems(block) - 1)};
 	return 0;
@@ -89,10 +96,11 @@ void nvefs_salvage_take_root(struct nvefs_salvage *s, const void *block)
 int nvefs_salvage_read(struct nvefs_salvage *s, const struct nvefs_salvage_leaf *leaf, void *block)
 {
 	int err = nvefs_queue_read(s->c->q, leaf->at, 1, block);
+	bool cleaned;
 
 	if (err)
 		return err;
-	return is_leaf(s, block, leaf->home) && nvefs_block_txn(block) == leaf->txn ? 0 : -EUCLEAN;
+	return is_leaf(s, block, leaf->home, &cleaned) && nvefs_block_txn(block) == leaf->txn ? 0 : -EUCLEAN;
 }
 
 /* ---- The device ---- */
