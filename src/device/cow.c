@@ -87,6 +87,11 @@ static struct page *page_of(const struct nvefs_cow *c, uint64_t pblk)
 	return __atomic_load_n(&c->pages[pblk], __ATOMIC_ACQUIRE);
 }
 
+bool nvefs_cow_holds(const struct nvefs_cow *c, uint64_t pblk)
+{
+	return pblk < c->nblks && page_of(c, pblk);
+}
+
 const uint8_t *nvefs_cow_block(const struct nvefs_cow *c, uint64_t pblk)
 {
 	for (; c; c = c->base) {

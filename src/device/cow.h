@@ -24,6 +24,8 @@ void nvefs_cow_reset(struct nvefs_cow *c);
 uint64_t nvefs_cow_nblks(const struct nvefs_cow *c);
 /* The block as it is now; valid until it is written or the layer that holds it is reset. */
 const uint8_t *nvefs_cow_block(const struct nvefs_cow *c, uint64_t pblk);
+/* Has this layer itself a content of the block? */
+bool nvefs_cow_holds(const struct nvefs_cow *c, uint64_t pblk);
 /* Within one block. `data` NULL: bytes of `value`. 0 or -ENOMEM. */
 int nvefs_cow_write(struct nvefs_cow *c, uint64_t off, uint32_t len, const void *data,
 		    uint8_t value);

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/hash.h"
+#include "device/cow.h"
 #include "device/layer.h"
 #include "nvme/status.h"
 
@@ -24,6 +25,7 @@ struct fault_dev {
 	struct rule rules[MAX_RULES];
 	uint32_t nrules;
 	uint64_t hits;
+	struct nvefs_cow *past; /* what blocks held before they were last written; NULL: not kept */
 };
 
 /* What a slot keeps while its command is on its way. */
@@ -60,6 +62,7 @@ static bool applies(const struct nvefs_fault *f, const struct nvefs_io_view *vie
 	case NVEFS_FAULT_MISDIRECT:
 		return view->op == NVEFS_IO_WRITE;
 	case NVEFS_FAULT_FLIP:
+	case NVEFS_FAULT_STALE:
 		return view->op == NVEFS_IO_READ;
 	default:
 		return true;
@@ -121,6 +124,68 @@ static void then_delay(struct nvefs_layer_slot *slot)
 	nvefs_layer_finish(slot);
 }
 
+static void when_late(struct nvefs_layer_slot *slot)
+{
+	slot->when_due = NULL;
+	slot->due_ns = 0;
+	slot->then = nvefs_layer_finish;
+	nvefs_layer_send(slot);
+}
+
+static void start_late(struct nvefs_layer_slot *slot)
+{
+	const struct nvefs_fault *f = &((struct hit *)slot->extra)->fault;
+
+	slot->due_ns = nvefs_now_ns() + f->delay_ns;
+	slot->when_due = when_late;
+	nvefs_layer_hold(slot);
+}
+
+/* The blocks of the read that were written, each as it was before. */
+static void then_stale(struct nvefs_layer_slot *slot)
+{
+	const struct fault_dev *fd = fault_from(slot->q->dev);
+	struct hit *hit = slot->extra;
+	struct nvefs_io *io = &slot->lower.io;
+	uint64_t off = hit->view.off;
+
+	for (uint32_t i = 0; !io->err && i < io->niov; i++) {
+		uint8_t *mem = io->iov[i].iov_base;
+		size_t left = io->iov[i].iov_len;
+
+		while (left) {
+			size_t at = off % NVEFS_BLOCK_SIZE, n = NVEFS_BLOCK_SIZE - at;
+			uint64_t pblk = off >> NVEFS_BLOCK_SHIFT;
+
+			if (n > left)
+				n = left;
+			if (nvefs_cow_holds(fd->past, pblk))
+				memcpy(mem, nvefs_cow_block(fd->past, pblk) + at, n);
+			mem += n;
+			left -= n;
+			off += n;
+		}
+	}
+	nvefs_layer_finish(slot);
+}
+
+/* slot->buf holds what the blocks have now: keep it, then write. Parts of blocks are not kept. */
+static void then_keep(struct nvefs_layer_slot *slot)
+{
+	struct fault_dev *fd = fault_from(slot->q->dev);
+	struct hit *hit = slot->extra;
+	uint64_t off;
+
+	for (off = 0; !slot->lower.io.err && off + NVEFS_BLOCK_SIZE <= hit->view.len;
+	     off += NVEFS_BLOCK_SIZE)
+		if ((hit->view.off + off) % NVEFS_BLOCK_SIZE == 0)
+			nvefs_cow_write(fd->past, hit->view.off + off, NVEFS_BLOCK_SIZE,
+					(uint8_t *)slot->buf + off, 0);
+	nvefs_layer_slot_restore(slot);
+	slot->then = nvefs_layer_finish;
+	nvefs_layer_send(slot);
+}
+
 static void then_flip(struct nvefs_layer_slot *slot)
 {
 	struct hit *hit = slot->extra;
@@ -172,7 +237,8 @@ static void then_write_torn(struct nvefs_layer_slot *slot)
 	nvefs_layer_send(slot);
 }
 
-static int start_tear(struct nvefs_layer_slot *slot)
+/* The medium's old data first. */
+static int start_read(struct nvefs_layer_slot *slot, void (*then)(struct nvefs_layer_slot *slot))
 {
 	struct hit *hit = slot->extra;
 
@@ -180,7 +246,7 @@ static int start_tear(struct nvefs_layer_slot *slot)
 	if (!slot->buf)
 		return -ENOMEM;
 	nvefs_layer_slot_aim(slot, NVEFS_IO_READ, hit->view.off, hit->view.len);
-	slot->then = then_write_torn;
+	slot->then = then;
 	return 0;
 }
 
@@ -224,8 +290,11 @@ static bool prepare(struct nvefs_layer_slot *slot)
 		slot->then = then_flip;
 		return false;
 	case NVEFS_FAULT_TEAR:
-		io->err = start_tear(slot);
+		io->err = start_read(slot, then_write_torn);
 		return io->err;
+	case NVEFS_FAULT_STALE:
+		slot->then = then_stale;
+		return false;
 	default:
 		misdirect(slot);
 		return false;
@@ -235,6 +304,7 @@ static bool prepare(struct nvefs_layer_slot *slot)
 static int fault_submit(struct nvefs_queue *q, struct nvefs_io *io)
 {
 	struct nvefs_layer_slot *slot = nvefs_layer_slot_get(q, io);
+	struct fault_dev *fd = fault_from(q->dev);
 	struct hit *hit;
 	int err;
 
@@ -242,7 +312,17 @@ static int fault_submit(struct nvefs_queue *q, struct nvefs_io *io)
 		return -EAGAIN;
 	hit = slot->extra;
 	nvefs_io_view(q->dev, io, &hit->view);
-	if (!judge(fault_from(q->dev), &hit->view, &hit->fault) || !prepare(slot)) {
+	if (!judge(fd, &hit->view, &hit->fault)) {
+		if (fd->past && hit->view.op == NVEFS_IO_WRITE)
+			start_read(slot, then_keep);
+		nvefs_layer_send(slot);
+		return 0;
+	}
+	if (hit->fault.action == NVEFS_FAULT_LATE) {
+		start_late(slot);
+		return 0;
+	}
+	if (!prepare(slot)) {
 		nvefs_layer_send(slot);
 		return 0;
 	}
@@ -263,6 +343,7 @@ static void fault_close(struct nvefs_dev *dev)
 	struct fault_dev *fd = fault_from(dev);
 
 	nvefs_mutex_done(&fd->lock);
+	nvefs_cow_free(fd->past);
 	free(fd);
 }
 
@@ -286,6 +367,20 @@ static const struct nvefs_backend_ops ops_raw = {
     .prepare_wait = nvefs_layer_prepare_wait,
 };
 
+/* A rule that needs it begins to keep what is overwritten. */
+static int keep_past(struct fault_dev *fd, const struct nvefs_fault *fault)
+{
+	struct nvefs_cow *past;
+
+	if (fault->action != NVEFS_FAULT_STALE || fd->past)
+		return 0;
+	past = nvefs_cow_new(NULL, fd->dev.limits.nblks);
+	if (!past)
+		return -ENOMEM;
+	__atomic_store_n(&fd->past, past, __ATOMIC_RELEASE);
+	return 0;
+}
+
 int nvefs_fault_add(struct nvefs_dev *dev, const struct nvefs_fault *fault)
 {
 	struct fault_dev *fd = fault_from(dev);
@@ -296,6 +391,8 @@ int nvefs_fault_add(struct nvefs_dev *dev, const struct nvefs_fault *fault)
 	if (fd->nrules == MAX_RULES)
 		err = -ENOSPC;
 	else
+		err = keep_past(fd, fault);
+	if (!err)
 		fd->rules[fd->nrules++] = (struct rule){.fault = *fault};
 	nvefs_mutex_unlock(&fd->lock);
 	return err;
@@ -335,8 +432,14 @@ int nvefs_fault_wrap(struct nvefs_dev *below, const struct nvefs_fault *faults, 
 		return -ENOMEM;
 	nvefs_dev_init(&fd->dev, nvefs_dev_takes_raw(below) ? &ops_raw : &ops_block, below);
 	nvefs_mutex_init(&fd->lock);
-	for (size_t i = 0; i < nfaults; i++)
+	for (size_t i = 0; i < nfaults; i++) {
+		if (keep_past(fd, &faults[i])) {
+			nvefs_dev_done(&fd->dev);
+			fault_close(&fd->dev);
+			return -ENOMEM;
+		}
 		fd->rules[fd->nrules++].fault = faults[i];
+	}
 	*ret_dev = &fd->dev;
 	return 0;
 }

@@ -22,6 +22,9 @@ enum nvefs_fault_action {
 			     success */
 	NVEFS_FAULT_DROP, /* reported as success and not done */
 	NVEFS_FAULT_FLIP, /* read: one bit of the data is wrong, which one by `seed` */
+	NVEFS_FAULT_LATE,  /* not even begun before delay_ns have passed */
+	NVEFS_FAULT_STALE, /* read: blocks written since the rule was added read as before the last
+			      time */
 	NVEFS_FAULT_MISDIRECT, /* write: lands `distance_blks` further, wrapping at the end */
 };
 

@@ -28,6 +28,8 @@ static const struct {
     {"tear", NVEFS_FAULT_TEAR, 0},
     {"drop", NVEFS_FAULT_DROP, 0},
     {"flip", NVEFS_FAULT_FLIP, 0},
+    {"late", NVEFS_FAULT_LATE, 0},
+    {"stale", NVEFS_FAULT_STALE, 0},
     {"misdirect", NVEFS_FAULT_MISDIRECT, 0},
 };
 
@@ -71,12 +73,12 @@ static bool set_count(struct nvefs_fault *f, char *text)
 	return true;
 }
 
-/* A time for delay, blocks for misdirect, a seed for the others. */
+/* A time for delay and late, blocks for misdirect, a seed for the others. */
 static bool set_value(struct nvefs_fault *f, const char *text)
 {
 	uint32_t n = 0;
 
-	if (f->action == NVEFS_FAULT_DELAY)
+	if (f->action == NVEFS_FAULT_DELAY || f->action == NVEFS_FAULT_LATE)
 		return nvefs_value_duration(text, &f->delay_ns);
 	if (text && !nvefs_value_count(text, 1, UINT32_MAX, &n))
 		return false;
@@ -122,7 +124,8 @@ const struct nvefs_uri_option nvefs_fault_option_table[] = {
     {"fault", "OP:NTH[/EVERY]:ACTION[:VALUE]",
      "fail on purpose, for tests: OP is read, write, flush, discard, zeroes, compare or any; "
      "ACTION\n"
-     "                           fail, enospc, failafter, delay:TIME, tear, drop, flip, misdirect",
+     "                           fail, enospc, failafter, delay:TIME, late:TIME, tear, drop, flip, stale,\n"
+     "                           misdirect",
      set_fault},
     {NULL, NULL, NULL, NULL},
 };

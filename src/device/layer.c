@@ -97,13 +97,21 @@ struct nvefs_layer_slot *nvefs_layer_slot_get(struct nvefs_queue *q, struct nvef
 	slot->then = nvefs_layer_finish;
 	slot->buf = NULL;
 	slot->due_ns = 0;
+	slot->when_due = NULL;
+	nvefs_layer_slot_restore(slot);
+	return slot;
+}
+
+void nvefs_layer_slot_restore(struct nvefs_layer_slot *slot)
+{
+	struct nvefs_io *io = slot->upper;
+
 	if (io->op == NVEFS_IO_RAW)
 		slot->lower = *nvefs_raw_from_io(io);
 	else
 		slot->lower.io = *io;
 	slot->lower.io.done = lower_done;
 	slot->lower.io.arg = slot;
-	return slot;
 }
 
 void nvefs_layer_slot_put(struct nvefs_layer_slot *slot)
@@ -159,13 +167,17 @@ static void finish_now(struct nvefs_layer_slot *slot)
 
 void nvefs_layer_finish(struct nvefs_layer_slot *slot)
 {
+	if (slot->due_ns)
+		nvefs_layer_hold(slot);
+	else
+		finish_now(slot);
+}
+
+void nvefs_layer_hold(struct nvefs_layer_slot *slot)
+{
 	struct layer_queue *lq = slot->q->priv;
 	struct nvefs_list *at = lq->timed.prev;
 
-	if (!slot->due_ns) {
-		finish_now(slot);
-		return;
-	}
 	while (at != &lq->timed &&
 	       nvefs_container_of(at, struct nvefs_layer_slot, link)->due_ns > slot->due_ns)
 		at = at->prev;
@@ -191,7 +203,10 @@ void nvefs_layer_poll(struct nvefs_queue *q, uint32_t max)
 	now = nvefs_now_ns();
 	while ((slot = first_timed(lq)) && slot->due_ns <= now) {
 		nvefs_list_del(&slot->link);
-		finish_now(slot);
+		if (slot->when_due)
+			slot->when_due(slot);
+		else
+			finish_now(slot);
 	}
 }
 

@@ -17,6 +17,8 @@ struct nvefs_layer_slot {
 	void (*then)(struct nvefs_layer_slot *slot);
 	void *buf; /* freed with the slot */
 	uint64_t due_ns;
+	/* Runs from poll when due_ns has come, in place of the end of the upper io; may be NULL. */
+	void (*when_due)(struct nvefs_layer_slot *slot);
 	struct nvefs_list link;
 	void *extra; /* the wrapper's own, of the size given to nvefs_layer_queue_init */
 };
@@ -32,6 +34,10 @@ struct nvefs_layer_slot *nvefs_layer_slot_get(struct nvefs_queue *q, struct nvef
 /* Make lower.io read or write the byte range with slot->buf, of whole LBAs; raw where the device
  * below takes it. */
 void nvefs_layer_slot_aim(struct nvefs_layer_slot *slot, uint8_t op, uint64_t off, uint64_t len);
+/* Make lower.io what the upper io is, again. */
+void nvefs_layer_slot_restore(struct nvefs_layer_slot *slot);
+/* Wait for due_ns with nothing sent; then when_due runs, from poll. */
+void nvefs_layer_hold(struct nvefs_layer_slot *slot);
 /* Send lower.io down. */
 void nvefs_layer_send(struct nvefs_layer_slot *slot);
 /* From poll: the upper io ends as lower.io did, at once or not before due_ns. */

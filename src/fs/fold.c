@@ -201,7 +201,7 @@ static int plan_locked(struct nvefs_txn *t, struct nvefs_inode *in, struct fold_
 		struct nvefs_window_mem *w = nvefs_container_of(pos, struct nvefs_window_mem, dirty_link);
 
 		entries += (uint32_t)__builtin_popcountll(w->changed);
-		if (p->n == FOLD_WINDOWS || (p->n && entries > FOLD_ENTRIES))
+		if (p->n == (nvefs_mutation_commits() ? 1 : FOLD_WINDOWS) || (p->n && entries > FOLD_ENTRIES))
 			break;
 		err = prepare_window(t, in, w, &p->old[p->n]);
 		if (err)

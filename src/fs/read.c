@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "fs/request.h"
 #include "fs/window.h"
+#include "store/mutation.h"
 
 static void read_chunk(struct nvefs_op *op);
 static void read_verify(struct nvefs_op *op);
@@ -189,7 +190,11 @@ static uint32_t verify_run(struct nvefs_op *op, const struct nvefs_op_io *oi, in
 
 		if (!oi->io.err && block_good(op, oi->first + i, mem))
 			continue;
-		*ret_err = nvefs_block_read(op->in, op->w->q, op->lblk + oi->first + i, mem);
+		if (nvefs_mutated(NVEFS_MUTATE_NO_REREAD) ||
+		    nvefs_mutated(NVEFS_MUTATE_NO_READERS_REREAD))
+			*ret_err = -EIO;
+		else
+			*ret_err = nvefs_block_read(op->in, op->w->q, op->lblk + oi->first + i, mem);
 		if (*ret_err)
 			break;
 	}

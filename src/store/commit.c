@@ -84,7 +84,7 @@ int nvefs_commit_run(struct nvefs_store *st, bool fold)
 
 int nvefs_mutation_commit(struct nvefs_store *st)
 {
-	if (!nvefs_mutated(NVEFS_MUTATE_FOLD_ORDER) && !nvefs_mutated(NVEFS_MUTATE_FOLD_COMMITS))
+	if (!nvefs_mutation_commits())
 		return 0;
 	return nvefs_commit_thread_is_self(st) ? nvefs_commit_now(st, false) :
 						 nvefs_commit_run(st, false);

@@ -61,7 +61,8 @@ struct collect {
 static bool is_ready(const struct collect *col, const struct nvefs_quar *s, uint32_t kind)
 {
 	return (s->txn <= col->durable || nvefs_mutated(NVEFS_MUTATE_REUSE_EARLY)) &&
-	       (s->epoch + 2 <= col->epoch || nvefs_mutated(NVEFS_MUTATE_NO_READERS)) &&
+	       (s->epoch + 2 <= col->epoch || nvefs_mutated(NVEFS_MUTATE_NO_READERS) ||
+		nvefs_mutated(NVEFS_MUTATE_NO_READERS_REREAD)) &&
 	       (kind != NVEFS_QUAR_META || s->txn < col->tail ||
 		nvefs_mutated(NVEFS_MUTATE_NO_META_TAIL));
 }

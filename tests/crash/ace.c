@@ -6,7 +6,7 @@
  * sample where there are many: device/replay.h) is judged (judge.h).
  *
  *	ace [--seconds N] [--rounds N] [--jobs N] [--config TEXT] [--seed N] [--run SEQUENCE]
- *	    [--mutation NAME] [--expect-violation]
+ *	    [--go-round] [--mutation NAME] [--expect-violation]
  *
  * Without --seconds everything is run: all pairs, and --rounds rounds of triples and mixes. With
  * it, all single operations, and then as much of the rest, spread evenly, as fits into
@@ -17,6 +17,8 @@
  *
  * Of a sequence only the cuts since its last operation are looked at: what could be
  * left before has been seen with the shorter one. Of a mix every STRIDE-th cut.
+ *
+ * --go-round runs nothing but mixes in which data goes round all free blocks, --seconds long.
  *
  * A violation is told with its sequence, which --run takes back.
  */
@@ -38,7 +40,7 @@
 #define CONFIGS 8u
 #define PAIRS 150u
 #define TRIPLES 50u
-#define MIX_STEPS 48u
+#define MIX_STEPS 60u
 #define STRIDE 3u
 
 struct run {
@@ -47,6 +49,7 @@ struct run {
 	struct judge j;
 	uint64_t seed, seconds, rounds, start_ns;
 	const char *only; /* sequence */
+	bool go_round;	  /* only mixes of that kind */
 	uint64_t sequences, skipped, cuts, run_ns;
 	uint32_t nsteps;
 	struct ace_step steps[ACE_STEPS];
@@ -93,7 +96,7 @@ static void tell_sequence(const struct run *r, bool tight)
 
 static void judge_sequence(struct run *r, const struct ace *a, uint32_t from, uint32_t stride)
 {
-	struct nvefs_replay_opts ro = {.exhaustive = 6, .torn = 6, .samples = 24, .seed = r->seed};
+	struct nvefs_replay_opts ro = {.exhaustive = 6, .torn = 6, .samples = 24, .seed = r->seed * CONFIGS + r->config};
 	uint32_t end = a->full ? a->o.ops[a->o.nops - 1].begun : UINT32_MAX, k = (uint32_t)r->sequences;
 	struct nvefs_replay *rep;
 
@@ -186,22 +189,57 @@ static bool batch(struct run *r, struct ace *a, uint32_t depth, uint64_t *next, 
 	return *next < n;
 }
 
-static void mix(struct run *r, uint64_t number)
+static uint8_t op_named(const char *name)
 {
-	struct ace *a = number % 2 ? &r->tight : &r->plain;
-	struct rnd rnd = {(r->seed + number) * UINT64_C(0x9e3779b97f4a7c15) + r->config};
-	struct ace_config saved = a->cfg;
+	uint32_t i = 0;
+
+	while (strcmp(ace_op_name(i), name))
+		i++;
+	return (uint8_t)i;
+}
+
+/* Metadata that goes again, and then data that goes round all free blocks, over and over. */
+static void fill_rounds(struct run *r, struct rnd *rnd)
+{
+	static const char *const first[] = {"create g", "set huge attribute of g", "unlink g"};
+	static const char *const data[] = {"overwrite f", "overwrite A/f", "append to A/f",
+					   "write twins to f", "write f beyond its end"};
+	static const uint8_t persist[] = {ACE_NOTHING, ACE_NOTHING, ACE_NOTHING, ACE_FSYNC, ACE_SYNC};
+	uint32_t i, k = (uint32_t)rnd_below(rnd, 5);
+
+	for (i = 0; i < r->nsteps; i++) {
+		const char *name = i < 3 ? first[i] : data[(i + k) % 5];
+
+		r->steps[i].op = op_named(name);
+		r->steps[i].persist = i < 3 ? ACE_SYNC : persist[(i + k) % 5];
+	}
+}
+
+static void fill_mix(struct run *r, struct rnd *rnd)
+{
 	uint32_t i;
 
-	r->nsteps = MIX_STEPS;
 	for (i = 0; i < r->nsteps; i++) {
-		r->steps[i].op = (uint8_t)rnd_below(&rnd, ace_nops);
-		r->steps[i].persist = (uint8_t)(rnd_below(&rnd, 2) * rnd_below(&rnd, ACE_PERSISTS));
+		r->steps[i].op = (uint8_t)rnd_below(rnd, ace_nops);
+		r->steps[i].persist = (uint8_t)(rnd_below(rnd, 2) * rnd_below(rnd, ACE_PERSISTS));
 	}
+}
+
+static void mix(struct run *r, uint64_t number)
+{
+	struct ace *a = number % 2 || r->go_round ? &r->tight : &r->plain;
+	struct rnd rnd = {(r->seed + number) * UINT64_C(0x9e3779b97f4a7c15) + r->config};
+	struct ace_config saved = a->cfg;
+
+	r->nsteps = MIX_STEPS;
+	if (number % 4 == 1 || r->go_round)
+		fill_rounds(r, &rnd);
+	else
+		fill_mix(r, &rnd);
 	a->lenient = true;
-	a->cfg.delay_ns = number % 4 < 2 ? 20000 : 0;
+	a->cfg.delay_ns = number % 4 == 0 ? 20000 : 0;
 	a->opts.fua_commit = number % 3 == 0;
-	a->opts.discard = number % 5 < 2;
+	a->opts.discard = number % 5 > 2;
 	sequence(r, a, STRIDE);
 	a->lenient = a->opts.fua_commit = a->opts.discard = false;
 	a->cfg = saved;
@@ -242,6 +280,12 @@ static void run_all(struct run *r)
 	uint64_t single = 0, single_tight = 0, pair = 0, triple = r->seed % 1000, number = 0, round;
 	bool more = true;
 
+	if (r->go_round) {
+		r->j.deadline_ns = r->start_ns + r->seconds * 1000000000u;
+		while (go_on(r))
+			mix(r, number++);
+		return;
+	}
 	batch(r, &r->plain, 1, &single, UINT64_MAX);
 	batch(r, &r->tight, 1, &single_tight, UINT64_MAX);
 	if (r->seconds)
@@ -304,7 +348,7 @@ struct options {
 	uint64_t seconds, rounds, seed;
 	uint32_t jobs;
 	const char *config, *only;
-	bool expect;
+	bool expect, go_round;
 };
 
 static void quiet(enum nvefs_log_level level, const char *line)
@@ -326,6 +370,7 @@ static int child(const struct options *o, uint32_t config, struct judge_seen *se
 	r.seconds = o->seconds;
 	r.rounds = o->rounds;
 	r.only = o->only;
+	r.go_round = o->go_round;
 	r.ok = true;
 	r.start_ns = judge_now_ns();
 	if (judge_init(&r.j, seen))
@@ -385,7 +430,7 @@ static int parse(int argc, char **argv, struct options *o)
 					     {"jobs", 1, 0, 'j'},     {"config", 1, 0, 'c'},
 					     {"seed", 1, 0, 's'},     {"run", 1, 0, 'r'},
 					     {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'},
-					     {0}};
+					     {"go-round", 0, 0, 'g'}, {0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
@@ -405,6 +450,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->only = optarg;
 		else if (c == 'x')
 			o->expect = true;
+		else if (c == 'g')
+			o->go_round = true;
 		else if (c != 'm' || !mutation_set(optarg))
 			return -EINVAL;
 	}

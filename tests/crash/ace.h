@@ -42,6 +42,7 @@ struct ace {
 	struct nvefs_mount_opts opts;
 	/* one sequence */
 	struct oracle o;
+	struct nvefs_dev *slow; /* what delays completions */
 	struct nvefs_record *log;
 	struct nvefs_fs *fs;
 	struct nvefs_worker *w;
@@ -57,6 +58,8 @@ extern const uint32_t ace_nops;
 const char *ace_op_name(uint32_t op);
 /* The operation and its persistence: 0; 1: it cannot be done now, nothing happened; -errno. */
 int ace_step_run(struct ace *a, struct ace_step s);
+/* Completions come at most so late from now on; 0: as the configuration says. */
+int ace_slow(struct ace *a, uint64_t delay_ns);
 /* Fill a block with data of a tag. */
 void ace_block(uint8_t *p, uint32_t tag);
 

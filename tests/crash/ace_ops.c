@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <linux/falloc.h>
 #include <linux/fs.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -262,6 +263,43 @@ static int op_write(struct ace *a, const struct op *op)
 	return end(a, err);
 }
 
+static void count_down(struct nvefs_req *req)
+{
+	--*(uint32_t *)req->arg;
+}
+
+/* The write is under way while everything before it is made durable. */
+static int op_write_beside_sync(struct ace *a, const struct op *op)
+{
+	static uint8_t buf[ACE_MAX_BYTES];
+	int file = there(a, op->path);
+	uint32_t left = 2;
+	struct nvefs_req sync = {.op = NVEFS_REQ_SYNC, .done = count_down, .arg = &left};
+	struct nvefs_req w = {.op = NVEFS_REQ_WRITE, .buf = buf, .done = count_down, .arg = &left};
+	struct pollfd p = {.fd = nvefs_worker_fd(a->w), .events = POLLIN};
+	uint64_t i;
+
+	if (file < 0)
+		return NOT_NOW;
+	for (i = 0; i * 4096 < op->len; i++)
+		ace_block(buf + i * 4096, a->tag++);
+	w.ino = ino_of(a, file);
+	w.off = op->off;
+	w.len = op->len;
+	begin(a, op);
+	ace_slow(a, 3000000);
+	nvefs_req_start(a->w, &w);
+	nvefs_req_start(a->w, &sync);
+	while (left)
+		if (!nvefs_worker_run(a->w) && left && nvefs_worker_prepare_wait(a->w))
+			poll(&p, 1, -1);
+	ace_slow(a, 0);
+	if (!w.err)
+		model_write(a, file, op->off, buf, op->len);
+	target_file(a, op->path);
+	return end(a, w.err ? w.err : sync.err);
+}
+
 static int op_truncate(struct ace *a, const struct op *op)
 {
 	int file = there(a, op->path), err;
@@ -333,7 +371,7 @@ static int op_clone(struct ace *a, const struct op *op)
 /* arg: length in bytes; 0: remove. The value is its number again and again. */
 static int op_xattr(struct ace *a, const struct op *op)
 {
-	static uint16_t buf[2048];
+	static uint16_t buf[8192];
 	int file = there(a, op->path), err;
 	uint16_t value = (uint16_t)(a->tag++ & 0x7fff);
 	int i;
@@ -391,6 +429,7 @@ static const struct op ops[] = {
     {"append to f", op_write, ACE_F, 0, END, 100, 0, WRITE_NEW},
     {"append to A/f", op_write, ACE_AF, 0, END, 5000, 0, WRITE_NEW},
     {"write f, synchronous", op_write, ACE_F, 0, 4096, 4096, 0, WRITE_SYNC},
+    {"overwrite f beside a sync", op_write_beside_sync, ACE_F, 0, 0, 8192, 0, 0},
     {"write f beyond its end", op_write, ACE_F, 0, 20480, 4096, 0, WRITE_NEW},
     {"write what f has to A/f", op_write, ACE_AF, 0, 0, 8192, 0, WRITE_AS_F},
     {"write what f has to g", op_write, ACE_G, 0, 0, 8192, 0, WRITE_AS_F},
@@ -409,6 +448,7 @@ static const struct op ops[] = {
     {"clone within f", op_clone, ACE_F, ACE_F, 0, 8192, 8192, 0},
     {"set attribute of f", op_xattr, ACE_F, 0, 0, 0, 0, 20},
     {"set long attribute of f", op_xattr, ACE_F, 0, 0, 0, 0, 3000},
+    {"set huge attribute of g", op_xattr, ACE_G, 0, 0, 0, 0, 14000},
     {"set attribute of A", op_xattr, ACE_A, 0, 0, 0, 0, 200},
     {"remove attribute of f", op_xattr, ACE_F, 0, 0, 0, 0, 0},
     {"dedup off", op_dedup, 0, 0, 0, 0, 0, 0},

@@ -12,6 +12,7 @@
 #include "steady.h"
 
 #define DEVICE_BLKS 16384u
+#define JOURNAL_BLKS 512u
 #define LEAVE_BLKS 60u
 #define LOG_BYTES (64u << 20)
 #define FIRST_TAG 100u
@@ -77,7 +78,7 @@ static int populate(const struct ace *a, struct nvefs_worker *w)
 int ace_base_make(struct ace *a)
 {
 	static const uint8_t uuid[16] = "crash states";
-	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512, .uuid = uuid};
+	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = JOURNAL_BLKS, .uuid = uuid};
 	struct nvefs_error e = {{0}};
 	struct nvefs_worker *w = NULL;
 	struct nvefs_dev *dev;
@@ -153,18 +154,37 @@ static int begin_model(struct ace *a)
 	return 0;
 }
 
+/* Asked for explicitly, it is the data that is late; the journal is not. */
+int ace_slow(struct ace *a, uint64_t delay_ns)
+{
+	struct nvefs_fault f = {.op = NVEFS_FAULT_ANY,
+				.action = NVEFS_FAULT_DELAY,
+				.every = 1,
+				.delay_ns = delay_ns ? delay_ns : a->cfg.delay_ns,
+				.seed = delay_ns ? 0 : 1};
+
+	if (delay_ns) {
+		f.op = NVEFS_IO_WRITE;
+		f.first_pblk = NVEFS_JOURNAL_PBLK + JOURNAL_BLKS;
+		f.end_pblk = DEVICE_BLKS;
+	}
+	nvefs_fault_clear(a->slow);
+	return f.delay_ns ? nvefs_fault_add(a->slow, &f) : 0;
+}
+
 /* From the medium up: delay, record, route. */
 static int stack(struct ace *a, struct nvefs_dev *dev, struct nvefs_dev **ret_dev)
 {
 	struct nvefs_dev *top;
 	int err;
 
-	if (a->cfg.delay_ns) {
-		err = nvefs_delay_wrap(dev, a->cfg.delay_ns, 1, &top);
-		if (err)
-			goto close;
-		dev = top;
-	}
+	err = nvefs_fault_wrap(dev, NULL, 0, &top);
+	if (err)
+		goto close;
+	dev = a->slow = top;
+	err = ace_slow(a, 0);
+	if (err)
+		goto close;
 	err = nvefs_record_wrap_on(dev, a->base, LOG_BYTES, &top, &a->log);
 	if (err)
 		goto close;

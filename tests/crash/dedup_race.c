@@ -7,10 +7,12 @@
  * Now and then everything settles and each block is read: it must hold what was
  * written last, and in the end the check is clean.
  *
- *	dedup_race [--seed N] [--seconds N] [--bits N] [--mutation NAME] [--expect-violation]
+ *	dedup_race [--seed N] [--seconds N] [--bits N] [--readers] [--mutation NAME] [--expect-violation]
  *
  * --bits leaves so few bits of the fingerprints that only the compare keeps
- * different blocks apart. --mutation leaves out a step (no-pin, no-compare).
+ * different blocks apart. --mutation leaves out a step (dedup-no-pin, dedup-no-compare).
+ * With --readers, and without dedup, some blocks are read all the time: a block that is being read
+ * must not be taken for something else meanwhile, though its file has another one by now.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -24,21 +26,32 @@
 #include "base/log.h"
 #include "dedup/batch.h"
 #include "device/fault.h"
-#include "fsck/check.h"
+#include "mutations.h"
 
 #define DEVICE "ram:64M,iu=8k" /* a small unit: the allocator goes round all free blocks */
 #define SLOTS 64u	       /* blocks of the file, each with one write under way */
+#define READERS 8u
 #define TAGS 32u	       /* different duplicates */
 #define LEAVE_BLKS 200u
 #define READ_NS 8000000u
 #define ROUND 1500u /* writes until everything settles */
 #define SYNC_EVERY 400u
+/* With readers a block comes round again while it is still being read. */
+#define READERS_LEAVE_BLKS 96u
+#define READERS_READ_NS 50000000u
+#define READERS_SYNC_EVERY 50u
 
 struct race;
 struct slot {
 	struct nvefs_req req;
 	struct race *r;
 	uint64_t id, written; /* of the content: under way, and last acknowledged */
+	uint8_t buf[4096];
+};
+
+struct reader {
+	struct nvefs_req req;
+	struct race *r;
 	uint8_t buf[4096];
 };
 
@@ -50,7 +63,10 @@ struct race {
 	bool syncing;
 	uint64_t ino, nwrites, full, next_id;
 	uint32_t left; /* to be started in this round */
+	uint64_t nreads;
+	uint32_t nreaders, sync_every;
 	struct slot slots[SLOTS];
+	struct reader readers[READERS];
 	char why[200];
 };
 
@@ -108,7 +124,7 @@ static void slot_done(struct nvefs_req *req)
 		r->full++;
 	else
 		snprintf(r->why, sizeof(r->why), "write: %d", req->err);
-	if (++r->nwrites % SYNC_EVERY == 0)
+	if (++r->nwrites % r->sync_every == 0)
 		sync_start(r);
 	if (r->left && !r->why[0])
 		slot_start(s);
@@ -136,6 +152,32 @@ static void slot_start(struct slot *s)
 	nvefs_req_start(r->w, &s->req);
 }
 
+static void reader_start(struct reader *d);
+
+static void reader_done(struct nvefs_req *req)
+{
+	struct reader *d = req->arg;
+	struct race *r = d->r;
+
+	r->nreads++;
+	if (req->err || req->result != 4096)
+		snprintf(r->why, sizeof(r->why), "reading beside writes: %d", req->err);
+	if (r->left && !r->why[0])
+		reader_start(d);
+}
+
+static void reader_start(struct reader *d)
+{
+	d->req = (struct nvefs_req){.op = NVEFS_REQ_READ,
+				    .ino = d->r->ino,
+				    .off = rnd_below(&d->r->rnd, SLOTS) * 4096,
+				    .len = 4096,
+				    .buf = d->buf,
+				    .done = reader_done,
+				    .arg = d};
+	nvefs_req_start(d->r->w, &d->req);
+}
+
 static void settle(struct race *r)
 {
 	while (nvefs_worker_inflight(r->w)) {
@@ -154,6 +196,10 @@ static bool round_run(struct race *r)
 	r->left = ROUND;
 	for (k = 0; k < SLOTS; k++)
 		slot_start(&r->slots[k]);
+	for (k = 0; k < r->nreaders; k++) {
+		r->readers[k].r = r;
+		reader_start(&r->readers[k]);
+	}
 	settle(r);
 	for (k = 0; k < SLOTS && !r->why[0]; k++) {
 		int64_t n = h_read(r->w, r->ino, k * 4096, got, 4096);
@@ -167,12 +213,12 @@ static bool round_run(struct race *r)
 	return !r->why[0];
 }
 
-static struct nvefs_dev *make(void)
+static struct nvefs_dev *make(uint64_t read_ns)
 {
 	const struct nvefs_fault slow = {.op = NVEFS_IO_READ,
-					 .action = NVEFS_FAULT_DELAY,
+					 .action = read_ns == READ_NS ? NVEFS_FAULT_DELAY : NVEFS_FAULT_LATE,
 					 .every = 1,
-					 .delay_ns = READ_NS,
+					 .delay_ns = read_ns,
 					 .seed = 1};
 	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512};
 	struct nvefs_error e = {{0}};
@@ -190,14 +236,15 @@ static struct nvefs_dev *make(void)
 
 static void begin(struct race *r, uint32_t bits)
 {
-	struct nvefs_mount_opts mo = {.dedup = NVEFS_ON,
+	uint32_t leave = r->nreaders ? READERS_LEAVE_BLKS : LEAVE_BLKS;
+	struct nvefs_mount_opts mo = {.dedup = r->nreaders ? NVEFS_OFF : NVEFS_ON,
 				      .dedup_bytes = 1 << 20,
 				      .commit_interval_s = 3600,
 				      .fingerprint_bits = bits};
 	struct nvefs_error e = {{0}};
 	struct nvefs_statfs s;
 	uint64_t filler, k;
-	int err = nvefs_mount(make(), &mo, &r->fs, &e);
+	int err = nvefs_mount(make(r->nreaders ? READERS_READ_NS : READ_NS), &mo, &r->fs, &e);
 
 	if (!err)
 		err = nvefs_worker_open(r->fs, &r->w);
@@ -208,7 +255,7 @@ static void begin(struct race *r, uint32_t bits)
 	if (!err)
 		err = nvefs_statfs(r->w, &s);
 	if (!err)
-		err = h_fallocate(r->w, filler, 0, 0, (s.avail_blks - LEAVE_BLKS) * 4096);
+		err = h_fallocate(r->w, filler, 0, 0, (s.avail_blks - leave) * 4096);
 	for (k = 0; k < SLOTS && !err; k++) {
 		r->slots[k].r = r;
 		r->slots[k].written = 1 + k % TAGS;
@@ -228,29 +275,19 @@ static void quiet(enum nvefs_log_level level, const char *line)
 	(void)line;
 }
 
-static void set_mutation(const char *name)
-{
-	if (!strcmp(name, "no-pin"))
-		nvefs_dedup_mutation = NVEFS_DEDUP_MUTATE_NO_PIN;
-	else if (!strcmp(name, "no-compare"))
-		nvefs_dedup_mutation = NVEFS_DEDUP_MUTATE_NO_COMPARE;
-	else
-		die("no such mutation", -EINVAL);
-}
-
 static int report(struct race *r, uint64_t seed, uint64_t start, bool expect)
 {
 	struct nvefs_stats st;
 
 	nvefs_stats_get(r->fs, &st);
-	printf("dedup_race: seed %#llx: %llu writes, %llu found no space, %llu commits, %llu hits, "
+	printf("dedup_race: seed %#llx: %llu writes, %llu reads, %llu found no space, %llu commits, %llu hits, "
 	       "%llu false hits, "
 	       "%.1f s: %s%s\n",
-	       (unsigned long long)seed, (unsigned long long)r->nwrites,
+	       (unsigned long long)seed, (unsigned long long)r->nwrites, (unsigned long long)r->nreads,
 	       (unsigned long long)r->full, (unsigned long long)st.commits,
 	       (unsigned long long)st.dedup_hits, (unsigned long long)st.dedup_false_hits,
 	       (double)(now_ns() - start) / 1e9, r->why[0] ? "VIOLATED: " : "no violation", r->why);
-	if (!r->why[0] && !st.dedup_hits)
+	if (!r->why[0] && !r->nreaders && !st.dedup_hits)
 		die("nothing was shared: this run shows nothing", 0);
 	return (r->why[0] != 0) != expect;
 }
@@ -259,8 +296,8 @@ int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
 	    {"seed", 1, 0, 's'},     {"seconds", 1, 0, 't'},	      {"bits", 1, 0, 'b'},
-	    {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'}, {0}};
-	static struct race r;
+	    {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'}, {"readers", 0, 0, 'r'}, {0}};
+	static struct race r = {.sync_every = SYNC_EVERY};
 	uint64_t seed = rnd_seed(), start = now_ns(), seconds = 5;
 	bool expect = false;
 	uint32_t bits = 0;
@@ -278,10 +315,15 @@ int main(int argc, char **argv)
 			bits = (uint32_t)strtoul(optarg, NULL, 0);
 			break;
 		case 'm':
-			set_mutation(optarg);
+			if (!mutation_set(optarg))
+				return 2;
 			break;
 		case 'x':
 			expect = true;
+			break;
+		case 'r':
+			r.nreaders = READERS;
+			r.sync_every = READERS_SYNC_EVERY;
 			break;
 		default:
 			return 2;

@@ -160,7 +160,7 @@ static bool fail_names(struct judge *j, uint32_t cut)
 /* The value is its number, again and again; its length depends on it. */
 static int read_xattr(struct nvefs_worker *w, uint64_t ino, uint16_t *ret)
 {
-	uint16_t buf[2048];
+	static uint16_t buf[8192];
 	size_t len, i;
 	int err = nvefs_getxattr(w, ino, "user.x", buf, sizeof(buf), &len);
 
@@ -241,7 +241,7 @@ static bool compare(struct judge *j, struct nvefs_worker *w, uint32_t cut)
 	return true;
 }
 
-/* Write, sync, unmount: nothing of the past may be left. */
+/* Write, sync, unmount: nothing of the past may be left. A device may be full. */
 static bool use(struct judge *j, struct nvefs_fs *fs, struct nvefs_worker *w)
 {
 	uint64_t ino;
@@ -250,6 +250,8 @@ static bool use(struct judge *j, struct nvefs_fs *fs, struct nvefs_worker *w)
 	if (!err)
 		err = h_write(w, ino, 0, j->view, NVEFS_BLOCK_SIZE, NVEFS_WRITE_SYNC);
 	nvefs_bg_drain(fs, judge_now_ns() + 60000000000u);
+	if (err == -ENOSPC)
+		err = h_sync(w);
 	return err ? fail(j, "writing after the cut", err) : true;
 }
 

@@ -25,6 +25,8 @@ static const struct {
     {"no-quarantine", NVEFS_MUTATE_NO_QUARANTINE, 0},
     {"reuse-early", NVEFS_MUTATE_REUSE_EARLY, 0},
     {"no-readers", NVEFS_MUTATE_NO_READERS, 0},
+    {"no-reread", NVEFS_MUTATE_NO_REREAD, 0},
+    {"no-readers-no-reread", NVEFS_MUTATE_NO_READERS_REREAD, 0},
     {"discard-early", NVEFS_MUTATE_DISCARD_EARLY, 0},
     {"no-pin", NVEFS_MUTATE_NO_PIN, 0},
     {"remap-early", NVEFS_MUTATE_REMAP_EARLY, 0},

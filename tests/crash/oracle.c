@@ -175,10 +175,13 @@ static void allowed(const struct oracle *o, uint32_t cut, int file, uint32_t *re
 	*ret_end = i;
 }
 
-/* A block that reaches beyond the size seen holds zeros there: the version's bytes may be longer. */
+/*
+ * The block may be of a version that is longer than the size seen, but not of a
+ * shorter one: a file never becomes longer than the data that belongs to it.
+ */
 static bool block_ok(const struct oracle_version *v, uint64_t off, uint64_t len, const uint8_t *bytes)
 {
-	return !memcmp(v->bytes + off, bytes + off, len);
+	return v->size >= off + len && !memcmp(v->bytes + off, bytes + off, len);
 }
 
 bool oracle_file_ok(const struct oracle *o, uint32_t cut, int file, uint64_t size, const uint8_t *bytes,

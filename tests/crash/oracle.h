@@ -8,7 +8,7 @@
  * operation between the last one that was acknowledged as durable and the last
  * one that had begun.
  * Data: each block of a file, and its size, is of some version between the
- * file's last durable one and the last one begun.
+ * file's last durable one and the last one begun; a block's version reaches as far as the size.
  */
 #ifndef NVEFS_TESTS_ORACLE_H
 #define NVEFS_TESTS_ORACLE_H

@@ -22,6 +22,7 @@
 #include "device/replay.h"
 #include "format/layout.h"
 #include "store/mkfs.h"
+#include "mutations.h"
 #include "store/state.h"
 #include "store_model.h"
 
@@ -369,28 +370,10 @@ static void quiet(enum nvefs_log_level level, const char *line)
 	(void)line;
 }
 
-static enum nvefs_mutation mutation_named(const char *name)
-{
-	static const struct {
-		const char *name;
-		enum nvefs_mutation m;
-	} table[] = {
-		{"commit-flush", NVEFS_MUTATE_NO_COMMIT_FLUSH},
-		{"checkpoint-flush", NVEFS_MUTATE_NO_CHECKPOINT_FLUSH},
-		{"quarantine", NVEFS_MUTATE_NO_QUARANTINE},
-	};
-
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-		if (!strcmp(table[i].name, name))
-			return table[i].m;
-	fprintf(stderr, "store_crash: no mutation %s\n", name);
-	exit(2);
-}
-
 static void usage(void)
 {
 	puts("store_crash [--target URI] [--seed N] [--runs N] [--steps N] [--samples N] [--every N] [--room N]\n"
-	     "            [--lying] [--mutation commit-flush|checkpoint-flush|quarantine]");
+	     "            [--lying] [--mutation NAME]");
 	exit(2);
 }
 
@@ -418,7 +401,10 @@ int main(int argc, char **argv)
 		case 'e': r.every = (uint32_t)strtoul(optarg, NULL, 0); break;
 		case 'o': r.room = (uint32_t)strtoul(optarg, NULL, 0); break;
 		case 'l': r.lying = true; break;
-		case 'm': nvefs_store_mutation = mutation_named(optarg); break;
+		case 'm':
+			if (!mutation_set(optarg))
+				usage();
+			break;
 		default: usage();
 		}
 	}
