@@ -6,7 +6,8 @@
  * and every file that the damage did not hit is there byte by byte; one of which only data
  * was hit gives errors, but nothing that it never held.
  *
- * NVEFS_TEST_COUNT: how many; NVEFS_TEST_SEED: of the first, the others follow it.
+ * NVEFS_TEST_COUNT: how many; NVEFS_TEST_SEED: of the first, the others follow it;
+ * NVEFS_TEST_VERBOSE: print what fsck says.
  */
 #include <check.h>
 #include <signal.h>
@@ -251,9 +252,20 @@ static void too_long(int sig)
 	_exit(2);
 }
 
+/* With NVEFS_TEST_VERBOSE: what fsck says, for looking at one seed. */
+static void tell(void *arg, const struct nvefs_problem *p)
+{
+	char text[512];
+
+	(void)arg;
+	nvefs_problem_text(p, text, sizeof(text));
+	if (getenv("NVEFS_TEST_VERBOSE"))
+		printf("NV%04x: %s\n", p->code, text);
+}
+
 static void run_fsck(struct nvefs_dev *dev, struct nvefs_check_result *ret, const struct hit *h)
 {
-	struct nvefs_check_opts opts = {.repair = NVEFS_REPAIR_ALL};
+	struct nvefs_check_opts opts = {.repair = NVEFS_REPAIR_ALL, .report = tell};
 	struct nvefs_error err = {""};
 	int code = nvefs_check(dev, &opts, ret, &err);
 

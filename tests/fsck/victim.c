@@ -320,7 +320,9 @@ static void make_bare(struct victim *v)
 
 void victim_init(struct victim *v)
 {
-	const struct nvefs_mkfs_opts mk = {.label = "victim", .journal_blks = 512};
+	static const uint8_t uuid[16] = "victim of damage";
+	const struct nvefs_mkfs_opts mk = {
+		.label = "victim", .uuid = uuid, .hash_seed = 4711, .journal_blks = 512};
 	struct maker m = {.r = {20260101}}; /* always the same */
 	struct nvefs_error err = {""};
 	char path[] = "/tmp/nvefs-victim-XXXXXX";
@@ -361,7 +363,7 @@ struct nvefs_dev *victim_device(const struct victim_image *img)
 	struct nvefs_dev *dev;
 	struct nvefs_queue *q;
 
-	ck_assert_msg(!nvefs_dev_open("ram:64M", &(struct nvefs_dev_open_opts){0}, &dev, &err), "%s", err.text);
+	ck_assert_msg(!nvefs_dev_open("ram:64M,vwc=on", &(struct nvefs_dev_open_opts){0}, &dev, &err), "%s", err.text);
 	ck_assert_int_eq(nvefs_queue_init(dev, 0, &q), 0);
 	for (uint64_t p = 0, n; p < VICTIM_BLKS; p += n) {
 		for (n = 1; p + n < VICTIM_BLKS && n < 32 && img->used[p] == img->used[p + n]; n++)
