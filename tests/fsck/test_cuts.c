@@ -66,6 +66,11 @@ static void no_bitmap(const struct victim_image *img, struct nvefs_queue *q)
 	(void)img;
 	zero(q, NVEFS_BITMAP0_PBLK);
 }
+static void no_root_no_bitmap(const struct victim_image *img, struct nvefs_queue *q)
+{
+	no_root_node(img, q);
+	no_bitmap(img, q);
+}
 static void no_headers(const struct victim_image *img, struct nvefs_queue *q)
 {
 	zero(q, img->sb.journal_pblk);
@@ -105,6 +110,7 @@ static void other_ino(const struct victim_image *img, struct nvefs_queue *q)
 
 static const struct damage damages[] = {
 	{"the root node", VICTIM_BARE, no_root_node},
+	{"the root node and a bitmap", VICTIM_BARE, no_root_no_bitmap},
 	{"all inner nodes", VICTIM_CLEAN, no_inner},
 	{"a leaf", VICTIM_BARE, no_leaf},
 	{"the last leaf", VICTIM_CLEAN, no_last_leaf},
@@ -171,7 +177,9 @@ static uint32_t every(uint32_t ncuts)
 
 START_TEST(test_cut)
 {
-	const struct nvefs_replay_opts opts = {.exhaustive = 1, .torn = 1, .samples = 1, .seed = 7};
+	bool slow = getenv("NVEFS_TEST_SLOW");
+	const struct nvefs_replay_opts opts = {
+		.exhaustive = slow ? 6 : 2, .torn = slow ? 8 : 1, .samples = slow ? 64 : 3, .seed = 7};
 	const struct damage *d = &damages[_i];
 	enum victim_fate uncut[VICTIM_FILES];
 	struct nvefs_record *log = record(d, uncut);

@@ -380,7 +380,7 @@ struct nvefs_dev *victim_device(const struct victim_image *img)
 struct named {
 	const struct victim_image *img;
 	struct nvefs_worker *w;
-	bool *found; /* by file */
+	bool *found, *by_name; /* by file: by any name, by its own */
 	uint64_t dirs[256];
 	uint32_t ndirs;
 };
@@ -393,8 +393,10 @@ static int take_name(void *arg, const char *name, size_t len, const struct nvefs
 	if (name[0] == '.' && (len == 1 || (len == 2 && name[1] == '.')))
 		return 0;
 	for (uint32_t i = 0; i < n->img->nfiles; i++)
-		if (n->img->files[i].ino == attr->ino)
+		if (n->img->files[i].ino == attr->ino) {
 			n->found[i] = true;
+			n->by_name[i] |= strlen(n->img->files[i].name) == len && !memcmp(name, n->img->files[i].name, len);
+		}
 	if (S_ISDIR(attr->mode) && n->ndirs < 256)
 		n->dirs[n->ndirs++] = attr->ino;
 	return 0;
@@ -446,7 +448,9 @@ static enum victim_fate judge_file(struct nvefs_worker *w, const struct victim_f
 int victim_judge(const struct victim_image *img, struct nvefs_dev *dev, enum victim_fate *ret_fates)
 {
 	struct nvefs_mount_opts opts = {.read_only = true, .max_workers = 1, .dedup = NVEFS_OFF};
-	struct named names = {.img = img, .found = calloc(img->nfiles, sizeof(bool))};
+	struct named names = {.img = img,
+			      .found = calloc(img->nfiles, sizeof(bool)),
+			      .by_name = calloc(img->nfiles, sizeof(bool))};
 	uint8_t *buf = nvefs_buf_new(MAX_FILE_BYTES);
 	struct nvefs_fs *fs;
 	int err = nvefs_mount(dev, &opts, &fs, NULL);
@@ -461,11 +465,14 @@ int victim_judge(const struct victim_image *img, struct nvefs_dev *dev, enum vic
 		ret_fates[i] = judge_file(names.w, &img->files[i], buf);
 		if (ret_fates[i] != VICTIM_GONE && !names.found[i])
 			ret_fates[i] = VICTIM_GONE;
+		if (ret_fates[i] == VICTIM_WHOLE && !names.by_name[i])
+			ret_fates[i] = VICTIM_RENAMED;
 	}
 	nvefs_worker_close(names.w);
 	nvefs_unmount(fs);
 out:
 	nvefs_buf_free(buf);
 	free(names.found);
+	free(names.by_name);
 	return err;
 }

@@ -70,7 +70,8 @@ struct nvefs_dev *victim_device(const struct victim_image *img);
 
 /* How a file came through. */
 enum victim_fate {
-	VICTIM_WHOLE,	/* all there, and with a name */
+	VICTIM_WHOLE,	/* all there, and by its name */
+	VICTIM_RENAMED, /* all there, by another name */
 	VICTIM_ERRORS,	/* some of it gives an error, the rest is right */
 	VICTIM_DIFFERS, /* something was read that it never held */
 	VICTIM_GONE,
