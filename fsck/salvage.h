@@ -59,7 +59,7 @@ struct nvefs_salvage {
 	size_t nleaves, max_leaves;
 	struct nvefs_salvage_segment *segs;
 	size_t nsegs, max_segs;
-	uint64_t top_txn; /* the newest that was durable */
+	uint64_t top_txn; /* the newest that is there */
 	uint64_t top_epoch, top_seq;
 	struct nvefs_root root; /* the newest that is left */
 	uint64_t root_txn;	/* 0: none is */
@@ -85,6 +85,6 @@ int nvefs_salvage_take_bitmap(struct nvefs_salvage *s, uint32_t group, const voi
 void nvefs_salvage_take_root(struct nvefs_salvage *s, const void *block);
 
 /* Transactions above this are no numbers, but damage. */
-#define NVEFS_SALVAGE_TXN_MAX (1ull << 56)
+#define NVEFS_SALVAGE_TXN_MAX (1ull << 62)
 
 #endif

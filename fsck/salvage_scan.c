@@ -188,7 +188,7 @@ static void keep_newest(struct nvefs_salvage *s)
 	for (size_t i = 0; i < s->nleaves; i++) {
 		struct nvefs_salvage_leaf *l = &s->leaves[i];
 
-		l->rank = l->txn <= s->top_txn ? l->txn : 0;
+		l->rank = l->txn <= NVEFS_SALVAGE_TXN_MAX ? l->txn : 0;
 	}
 	if (s->nleaves)
 		qsort(s->leaves, s->nleaves, sizeof(*s->leaves), by_home);
@@ -275,14 +275,12 @@ static int drop_data(struct nvefs_salvage *s)
 	return 0;
 }
 
-/* No header, root, bitmap or commit is left to tell which transaction was the last: the leaves do. */
-static void guess_top(struct nvefs_salvage *s)
+/* The new tree is younger than all that is there. */
+static void raise_top(struct nvefs_salvage *s)
 {
-	if (s->top_txn)
-		return;
 	for (size_t i = 0; i < s->nleaves; i++)
-		if (s->leaves[i].txn > s->top_txn && s->leaves[i].txn <= NVEFS_SALVAGE_TXN_MAX)
-			s->top_txn = s->leaves[i].txn;
+		if (s->leaves[i].rank > s->top_txn)
+			s->top_txn = s->leaves[i].rank;
 }
 
 int nvefs_salvage_scan(struct nvefs_salvage *s)
@@ -299,8 +297,8 @@ int nvefs_salvage_scan(struct nvefs_salvage *s)
 	err = read_bitmaps(s);
 	if (err)
 		return err;
-	guess_top(s);
 	keep_newest(s);
+	raise_top(s);
 	err = drop_data(s);
 	if (!err && s->nleaves)
 		qsort(s->leaves, s->nleaves, sizeof(*s->leaves), by_key);

@@ -260,7 +260,7 @@ static void tell(void *arg, const struct nvefs_problem *p)
 	(void)arg;
 	nvefs_problem_text(p, text, sizeof(text));
 	if (getenv("NVEFS_TEST_VERBOSE"))
-		printf("NV%04x: %s\n", p->code, text);
+		fprintf(stderr, "NV%04x: %s\n", p->code, text);
 }
 
 static void run_fsck(struct nvefs_dev *dev, struct nvefs_check_result *ret, const struct hit *h)
