@@ -128,7 +128,7 @@ static size_t value_seed(enum fuzz_format what, uint8_t *val)
 	}
 }
 
-size_t fuzz_format_seed(unsigned int number, uint8_t *ret_input)
+size_t fuzz_seed(unsigned int number, uint8_t *ret_input)
 {
 	uint64_t buf[NVEFS_BLOCK_BYTES / 8] = {0};
 	uint8_t *bytes = (uint8_t *)buf;

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "format_target.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -17,14 +15,7 @@
 #include "format/root.h"
 #include "format/xattr.h"
 
-/* Also without assertions compiled in. */
-#define PROMISE(c)                                                                                 \
-	do {                                                                                       \
-		if (!(c)) {                                                                        \
-			fprintf(stderr, "%s:%d: %s does not hold\n", __FILE__, __LINE__, #c);      \
-			abort();                                                                   \
-		}                                                                                  \
-	} while (0)
+const char fuzz_name[] = "format";
 
 static struct nvefs_super sb = {.disk_version = NVEFS_DISK_VERSION};
 
@@ -243,14 +234,14 @@ static bool value_one(enum fuzz_format what, const uint8_t *val, uint32_t len)
 	}
 }
 
-int fuzz_format_one(const uint8_t *data, size_t size)
+int fuzz_one(const uint8_t *data, size_t size)
 {
 	enum fuzz_format what;
 	uint8_t *copy;
 	size_t len;
 	bool sound;
 
-	if (!size || data[0] >= FUZZ_FORMATS || size > FUZZ_INPUT_MAX)
+	if (!size || data[0] >= FUZZ_FORMATS || size > NVEFS_BLOCK_BYTES + 1)
 		return 0;
 	if (!sb.nblks && nvefs_layout_make(100000, 0, &sb))
 		abort();

@@ -7,8 +7,7 @@
 #ifndef NVEFS_FUZZ_FORMAT_TARGET_H
 #define NVEFS_FUZZ_FORMAT_TARGET_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include "target.h"
 
 enum fuzz_format {
 	FUZZ_SUPER,
@@ -24,12 +23,5 @@ enum fuzz_format {
 	FUZZ_ITEM,
 	FUZZ_FORMATS
 };
-
-/* Aborts when a decoder breaks a promise. True when it took the input for sound. */
-int fuzz_format_one(const uint8_t *data, size_t size);
-
-/* A sound input for each kind; returns its length, 0 when there is none with this number. */
-#define FUZZ_INPUT_MAX 4097u
-size_t fuzz_format_seed(unsigned int number, uint8_t *ret_input);
 
 #endif

@@ -3,8 +3,8 @@
  * Without libFuzzer: each seed, each file of the corpus, and so many random
  * variations of them.
  *
- *	replay_format [-s SEED] [-n VARIATIONS] [FILE|DIRECTORY]...
- *	replay_format -w DIRECTORY	write the seeds there
+ *	replay_TARGET [-s SEED] [-n VARIATIONS] [FILE|DIRECTORY]...
+ *	replay_TARGET -w DIRECTORY	write the seeds there
  */
 #include <dirent.h>
 #include <errno.h>
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "format_target.h"
+#include "target.h"
 
 struct replay {
 	unsigned int seed, start_seed;
@@ -26,7 +26,7 @@ struct replay {
 static void run(struct replay *r, const uint8_t *input, size_t len)
 {
 	r->ninputs++;
-	r->nsound += (unsigned long)fuzz_format_one(input, len);
+	r->nsound += (unsigned long)fuzz_one(input, len);
 }
 
 static size_t vary(struct replay *r, uint8_t *input, size_t len)
@@ -77,7 +77,7 @@ static int run_file(struct replay *r, const char *path)
 	size_t len;
 
 	if (!f) {
-		fprintf(stderr, "replay_format: %s: %s\n", path, strerror(errno));
+		fprintf(stderr, "replay_%s: %s: %s\n", fuzz_name, path, strerror(errno));
 		return 1;
 	}
 	len = fread(input, 1, sizeof(input), f);
@@ -112,13 +112,13 @@ static int seeds_write(const char *dir)
 	char name[4096];
 	size_t len;
 
-	for (unsigned int i = 0; (len = fuzz_format_seed(i, input)); i++) {
+	for (unsigned int i = 0; (len = fuzz_seed(i, input)); i++) {
 		FILE *f;
 
 		snprintf(name, sizeof(name), "%s/seed-%02u", dir, i);
 		f = fopen(name, "wb");
 		if (!f || fwrite(input, 1, len, f) != len || fclose(f)) {
-			fprintf(stderr, "replay_format: %s: %s\n", name, strerror(errno));
+			fprintf(stderr, "replay_%s: %s: %s\n", fuzz_name, name, strerror(errno));
 			return 1;
 		}
 	}
@@ -130,12 +130,12 @@ static int seeds_run(struct replay *r)
 	uint8_t input[FUZZ_INPUT_MAX];
 	size_t len;
 
-	for (unsigned int i = 0; (len = fuzz_format_seed(i, input)); i++) {
+	for (unsigned int i = 0; (len = fuzz_seed(i, input)); i++) {
 		unsigned long before = r->nsound;
 
 		run(r, input, len);
 		if (r->nsound == before) {
-			fprintf(stderr, "replay_format: seed %u is refused\n", i);
+			fprintf(stderr, "replay_%s: seed %u is refused\n", fuzz_name, i);
 			return 1;
 		}
 		run_all(r, input, len);
@@ -164,11 +164,11 @@ int main(int argc, char **argv)
 		}
 	}
 	r.seed = r.start_seed;
-	printf("replay_format -s %u -n %lu\n", r.start_seed, r.nvariations);
-	fflush(stdout);
+	/* Not to standard output: a target may have put that aside. */
+	fprintf(stderr, "replay_%s -s %u -n %lu\n", fuzz_name, r.start_seed, r.nvariations);
 	rc = seeds_run(&r);
 	for (int i = optind; i < argc; i++)
 		rc |= run_path(&r, argv[i]);
-	printf("%lu inputs, %lu of them sound\n", r.ninputs, r.nsound);
+	fprintf(stderr, "%lu inputs, %lu of them sound\n", r.ninputs, r.nsound);
 	return rc;
 }
