@@ -188,6 +188,7 @@ enum nvefs_req_op {
 #define NVEFS_WRITE_SYNC 1u	 /* O_SYNC, O_DSYNC: durable before `done` */
 #define NVEFS_WRITE_KILL_SUID 2u /* clear setuid and setgid as write(2) does */
 #define NVEFS_WRITE_APPEND 4u	 /* at the end of the file, whatever `off` says */
+#define NVEFS_READ_WHOLE 8u	 /* an error anywhere fails the read, which otherwise ends short before it */
 
 struct nvefs_req {
 	uint8_t op; /* enum nvefs_req_op */

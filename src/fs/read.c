@@ -120,11 +120,19 @@ static int submit_run(struct nvefs_op *op, uint32_t first, uint32_t count)
 	return 0;
 }
 
-static void read_failed(struct nvefs_op *op)
+/* The read ends at op->pos. */
+static void end_with(struct nvefs_op *op, int err)
 {
 	uint64_t got = op->pos - op->req->off;
 
-	nvefs_op_finish(op, got ? 0 : nvefs_op_ios_err(op) ? nvefs_op_ios_err(op) : -ENOMEM, got);
+	if (err && got && op->req->flags & NVEFS_READ_WHOLE)
+		got = 0;
+	nvefs_op_finish(op, got ? 0 : err, got);
+}
+
+static void read_failed(struct nvefs_op *op)
+{
+	end_with(op, nvefs_op_ios_err(op) ? nvefs_op_ios_err(op) : -ENOMEM);
 }
 
 static void read_chunk(struct nvefs_op *op)
@@ -140,9 +148,7 @@ static void read_chunk(struct nvefs_op *op)
 	op->reading = true;
 	err = nvefs_blocks_look(op->in, op->w->q, op->lblk, op->nblks, op->map, op->csum);
 	if (err) {
-		uint64_t got = op->pos - op->req->off;
-
-		nvefs_op_finish(op, got ? 0 : err, got);
+		end_with(op, err);
 		return;
 	}
 	op->step = read_verify;
@@ -236,11 +242,9 @@ static void read_verify(struct nvefs_op *op)
 	}
 	/* A lent buffer holds one chunk: the rest is a short read. */
 	if (err || op->pos >= op->end || !req->buf) {
-		uint64_t got = op->pos - req->off;
-
 		if (req->buf)
 			req->data = req->buf;
-		nvefs_op_finish(op, got ? 0 : err, got);
+		end_with(op, err);
 		return;
 	}
 	nvefs_op_ready(op, read_chunk);

@@ -44,13 +44,19 @@ static void read_done(struct nvefs_req *r)
 	nvefs_call_free(c);
 }
 
+/*
+ * A short answer to a read for the page cache is the end of the file to the kernel, which cuts
+ * the size it knows: there a bad block has to fail the whole read. The kernel then asks for single
+ * pages, so that who reads gets all up to the bad one.
+ */
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
 {
 	struct nvefs_call *c = nvefs_call_new(req, NVEFS_REQ_READ, ino);
 
-	(void)fi;
 	if (!c)
 		return;
+	if (!(fi->flags & O_DIRECT))
+		c->req.flags = NVEFS_READ_WHOLE;
 	c->req.off = (uint64_t)off;
 	c->req.len = size;
 	nvefs_call_start(c, read_done);
