@@ -82,7 +82,7 @@ class Work(DriveCase):
             self.make(way)
             self.mount_way(way, "commit=300")
             self.put("first", b"x")
-            run("sync", "-f", self.path("first"))
+            run("sync", self.path("first"))
             fd = os.open(self.path("counted"), os.O_WRONLY | os.O_CREAT)
             path = os.path.join(STATE, disk + ".log")
             before = count_now(path)

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""Drives that fail, are reset and go away, with a file system at work on them."""
+import json
+import os
+import subprocess
+import time
+
+from guest import Disk, Machine, Nvme, Qmp, main, node
+from drives import DriveCase, Way
+from harness import BUILD, FSCK, run
+
+MACHINE = Machine(nvme=[Nvme(Disk("128M")), Nvme(Disk("128M"), subsystem=True)], scsi=[Disk("128M")],
+                  modprobe=["scsi_debug dev_size_mb=96 lbpu=1"], more_scsi=1,
+                  append="nvme_core.io_timeout=5", limit=600)
+
+NVME, SCSI = Way("NVMe", "/dev/test/ng0-1"), Way("SCSI", "/dev/test/sg0")
+IOCTL = Way("NVMe by ioctl", "/dev/test/nvme0-1,passthrough=ioctl")
+HEAD = Way("NVMe with several paths", "/dev/test/ng1-1")
+DEBUG = Way("scsi_debug", "/dev/test/sgdebug0")
+DISKS = {NVME.name: "nvme0-1", IOCTL.name: "nvme0-1", SCSI.name: "scsi0"}
+
+
+def pci_address(controller):
+    return os.path.basename(os.path.realpath(f"/sys/class/nvme/{controller}/device"))
+
+
+def controller_of(way):
+    return os.path.basename(node(way.target.split(",")[0])).replace("ng", "nvme").rsplit("n", 1)[0]
+
+
+def put(path, text):
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
+
+
+class Injected:
+    """Errors of QEMU's block layer below one disk, for as long as the block lasts."""
+
+    count = 0
+
+    def __init__(self, disk, iotype, errno=5):
+        Injected.count += 1
+        self.disk, self.node = disk, f"fault{Injected.count}"
+        self.rule = {"event": "none", "iotype": iotype, "errno": errno, "once": False}
+
+    def aim(self, target):
+        qmp = Qmp()
+        qmp.call("qom-set", path=f"/machine/peripheral/{self.disk}-dev", property="drive", value=target)
+        qmp.close()
+
+    def __enter__(self):
+        qmp = Qmp()
+        qmp.call("blockdev-add", **{"driver": "blkdebug", "node-name": self.node, "image": self.disk,
+                                    "inject-error": [self.rule]})
+        qmp.close()
+        self.aim(self.node)
+
+    def __exit__(self, *_):
+        self.aim(self.disk)
+
+
+class FaultCase(DriveCase):
+    def prepare(self, way):
+        self.make(way)
+        self.mount_way(way, "commit=300")
+        self.data = os.urandom(300000)
+        self.put("old", self.data)
+        run("sync", self.path("old"))  # fsync; sync(2) and syncfs(2) do not reach a FUSE daemon
+
+    def intact(self, way):
+        """After the trouble: it mounts, what was durable is there, fsck finds nothing."""
+        self.mount_way(way)
+        self.assertEqual(self.get("old"), self.data)
+        self.put("new", b"n" * 5000)
+        self.umount()
+        r = run(FSCK, "-n", "-f", way.target, check=False)
+        self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
+
+    def fsync_fails(self, name):
+        fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT)
+        try:
+            os.write(fd, b"x" * 20000)
+            os.fsync(fd)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+
+    def commit_fails(self):
+        """A change that is of metadata alone."""
+        os.mkdir(self.path("late"))
+        fd = os.open(self.path("late"), os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        except OSError:
+            return True
+        finally:
+            os.close(fd)
+        return False
+
+
+class Faults(FaultCase):
+    def test_read_error(self):
+        for way in (NVME, IOCTL, SCSI):
+            with self.subTest(way.name):
+                self.prepare(way)
+                self.umount()
+                self.mount_way(way)
+                os.listdir(self.mnt)
+                with Injected(DISKS[way.name], "read"):
+                    with self.assertRaises(OSError):
+                        self.get("old")
+                self.assertEqual(self.get("old"), self.data)
+                self.assertGreater(self.stats()["device"]["errors"], 0)
+                self.umount()
+                self.intact(way)
+
+    def test_write_and_flush_errors(self):
+        """Neither is ever reported as done; afterwards the mount is read-only and says why."""
+        for way, iotype in ((NVME, "write"), (NVME, "flush"), (SCSI, "write"), (SCSI, "flush")):
+            with self.subTest(way.name, iotype=iotype):
+                self.prepare(way)
+                with Injected(DISKS[way.name], iotype):
+                    self.assertTrue(self.fsync_fails("new"))
+                st = self.stats()
+                if iotype == "flush":  # a write of data that fails is that file's trouble alone
+                    self.assertTrue(st["read_only"])
+                    self.assertTrue(st["stopped_by"])
+                self.assertEqual(self.get("old"), self.data)
+                self.umount(check=False)
+                self.intact(way)
+
+    def load(self):
+        """fio with verification in the background."""
+        return subprocess.Popen(
+            ["fio", "--name=load", f"--directory={self.mnt}", "--rw=randrw", "--bs=16k", "--size=4M", "--fsync=8",
+             "--ioengine=psync", "--verify=crc32c", "--verify_fatal=1", "--time_based", "--runtime=6"],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.dir)
+
+    def test_controller_reset(self):
+        """Commands wait or are tried again: nobody notices."""
+        for way in (NVME, IOCTL, HEAD):
+            with self.subTest(way.name):
+                self.prepare(way)
+                fio = self.load()
+                for _ in range(3):
+                    time.sleep(1.5)
+                    put(f"/sys/class/nvme/{controller_of(way)}/reset_controller", "1")
+                said = fio.communicate(timeout=120)[0]
+                self.assertEqual(fio.returncode, 0, said)
+                self.assertFalse(self.stats()["read_only"])
+                self.umount()
+                self.intact(way)
+
+    def test_removal(self):
+        """The drive goes: errors, no hang, an end in bounded time; it comes back and is whole."""
+        self.prepare(NVME)
+        controller = controller_of(NVME)
+        fio = self.load()
+        time.sleep(2)
+        put(f"/sys/bus/pci/devices/{pci_address(controller)}/remove", "1")
+        said = fio.communicate(timeout=60)[0]
+        self.assertNotEqual(fio.returncode, 0, said)
+        self.assertTrue(self.commit_fails())
+        self.assertTrue(self.stats()["read_only"])
+        begun = time.monotonic()
+        self.umount(check=False)
+        self.assertLess(time.monotonic() - begun, 30)
+        self.assertFalse(self.is_mounted())
+        put("/sys/bus/pci/rescan", "1")
+        self.wait_until("the drive is back", lambda: os.path.exists(NVME.target), 20)
+        self.intact(NVME)
+
+
+class Debug(FaultCase):
+    """The kernel's scsi_debug: errors that a SCSI disk itself reports."""
+
+    PARAMETERS = "/sys/bus/pseudo/drivers/scsi_debug/"
+
+    def first_lba(self, name):
+        """Where the file's first block lies."""
+        dumped = json.loads(run(os.path.join(BUILD, "src/ctl/dump.nvefs"), "--json", DEBUG.target, "inode",
+                                "/" + name).stdout)
+        return next(item["extents"][0]["pblk"] for item in dumped if item["kind"] == "map") * 8
+
+    def test_medium_error(self):
+        """One block cannot be read; only the file that it belongs to is hurt, and only there."""
+        self.prepare(DEBUG)
+        data = {f"f{i}": os.urandom(100000) for i in range(6)}
+        for name, content in data.items():
+            self.put(name, content)
+        self.umount()
+        put("/sys/module/scsi_debug/parameters/medium_error_start", str(self.first_lba("f3") + 8))
+        put("/sys/module/scsi_debug/parameters/medium_error_count", "8")
+        put(self.PARAMETERS + "opts", "2")
+        try:
+            self.mount_way(DEBUG)
+            for name, content in data.items():
+                if name != "f3":
+                    self.assertEqual(self.get(name), content)
+            with open(self.path("f3"), "rb", buffering=0) as f:
+                self.assertEqual(os.pread(f.fileno(), 4096, 0), data["f3"][:4096])
+                self.assertRaises(OSError, os.pread, f.fileno(), 4096, 4096)
+                self.assertEqual(os.pread(f.fileno(), 4096, 8192), data["f3"][8192:12288])
+        finally:
+            put(self.PARAMETERS + "opts", "0")
+        self.assertEqual(self.get("f3"), data["f3"])
+        self.umount()
+        self.intact(DEBUG)
+
+    def test_unit_attention(self):
+        """What a reset leaves to be told is no error of the command that is told it."""
+        self.prepare(DEBUG)
+        for i in range(5):
+            run("sg_reset", "--device", node(DEBUG.target))
+            self.put(f"after{i}", b"a" * 9000)
+            run("sync", self.path(f"after{i}"))
+        self.assertEqual(self.stats()["device"]["errors"], 0)
+        self.umount()
+        run("sg_reset", "--device", node(DEBUG.target))
+        self.intact(DEBUG)
+
+
+if __name__ == "__main__":
+    main(MACHINE)
