@@ -65,7 +65,7 @@ int nvefs_mend_blocks(struct nvefs_check_ctx *c)
 		return err;
 	/* From here on the store counts by itself. */
 	nvefs_store_root(c->st)->free_blks = free_blks;
-	nvefs_store_root(c->st)->meta_blks = c->tree_nodes;
+	nvefs_store_root(c->st)->meta_blks = c->res->meta_blks;
 	if (!c->incomplete)
 		nvefs_store_root(c->st)->inodes = c->inode_items;
 	nvefs_txn_end(&t);

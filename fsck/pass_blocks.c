@@ -21,14 +21,15 @@ struct group_state {
 
 int nvefs_check_read_bitmap(struct nvefs_check_ctx *c, uint32_t group, struct nvefs_disk_bitmap *ret)
 {
-	uint64_t pblk = nvefs_layout_bitmap_pblk(group);
+	const struct nvefs_block_ref at = {.pblk = nvefs_layout_bitmap_pblk(group),
+					   .twin = nvefs_layout_bitmap_twin(&c->sb, group)};
 	struct nvefs_miss miss;
 	struct nvefs_mblk *b;
 	int err;
 
 	do {
 		nvefs_store_rdlock(c->st);
-		err = nvefs_cache_get(c->st, pblk, NVEFS_BT_BITMAP, 0, &miss, &b);
+		err = nvefs_cache_get(c->st, at, NVEFS_BT_BITMAP, &miss, &b);
 		if (!err)
 			memcpy(ret, b->data, sizeof(*ret));
 		nvefs_store_rdunlock(c->st);
@@ -79,14 +80,14 @@ static int find_lost_nodes(struct nvefs_check_ctx *c, const struct group_state *
 	uint64_t start = nvefs_layout_group_start(s->group);
 	uint8_t *block;
 
-	if (c->root.meta_blks <= c->tree_nodes || c->incomplete)
+	if (c->root.meta_blks <= c->res->meta_blks || c->incomplete)
 		return 0;
 	block = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 	if (!block)
 		return -ENOMEM;
 	for (uint32_t bit = 0; bit < s->len; bit++) {
 		struct nvefs_block_expect want = {
-			.pblk = start + bit, .uuid = c->sb.uuid, .type = NVEFS_BT_NODE};
+			.pblk = start + bit, .twin = NVEFS_TWIN_ANY, .uuid = c->sb.uuid, .type = NVEFS_BT_NODE};
 		struct nvefs_problem p = {.code = NVEFS_P_NODE_LOST, .pblk = want.pblk};
 
 		if (!nvefs_bitmap_test(s->bitmap.bits, bit) || nvefs_bitmap_test(s->expected, bit) ||
@@ -216,7 +217,7 @@ int nvefs_pass_counters(struct nvefs_check_ctx *c)
 		return 0;
 	if (c->root.next_ino <= c->max_ino)
 		nvefs_check_report(c, &p);
-	compare(c, NVEFS_P_ROOT_META, c->root.meta_blks, c->tree_nodes);
+	compare(c, NVEFS_P_ROOT_META, c->root.meta_blks, c->res->meta_blks);
 	compare(c, NVEFS_P_ROOT_INODES, c->root.inodes, c->inode_items);
 	compare(c, NVEFS_P_ROOT_SHARED, c->root.shared_blks, c->share_items);
 	compare(c, NVEFS_P_ROOT_REFS, c->root.shared_refs, c->share_refs);

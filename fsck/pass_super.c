@@ -10,6 +10,7 @@
 #include "format/journal.h"
 #include "format/layout.h"
 #include "mend.h"
+#include "store/copies.h"
 #include "store/super.h"
 
 struct slot {
@@ -86,8 +87,7 @@ static int no_slot(struct nvefs_check_ctx *c, const struct slot *slots)
 
 	for (unsigned int i = 0; i < NVEFS_SUPER_SLOTS; i++) {
 		if (slots[i].err == -ENOTSUP)
-			return nvefs_error_set(c->err, -ENOTSUP, "%s: %s: use a newer fsck.nvefs", target,
-					       slots[i].why);
+			return nvefs_error_set(c->err, -ENOTSUP, "%s: %s", target, slots[i].why);
 		damaged |= slots[i].err == -EUCLEAN;
 	}
 	for (unsigned int i = 0; i < NVEFS_SUPER_SLOTS; i++)
@@ -192,20 +192,24 @@ static int check_jheaders(struct nvefs_check_ctx *c)
 	struct nvefs_problem bad = {.code = NVEFS_P_JHEADERS};
 	struct nvefs_jheader h;
 	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	struct nvefs_copies copies;
 	bool good = false;
 
 	if (!buf)
 		return -ENOMEM;
 	for (unsigned int i = 0; i < NVEFS_JOURNAL_HEADERS; i++) {
 		struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&c->sb, i),
+						  .twin = nvefs_journal_header_twin(&c->sb, i),
 						  .uuid = c->sb.uuid,
 						  .type = NVEFS_BT_JHEADER};
 		struct nvefs_problem p = {
 			.code = NVEFS_P_JHEADER_SLOT, .pblk = want.pblk, .found = i, .why = "cannot be read"};
 		enum nvefs_block_status status = NVEFS_BLOCK_CONTENT;
 
-		if (!nvefs_queue_read(c->q, want.pblk, 1, buf)) {
-			status = nvefs_block_check(buf, &want);
+		int err = nvefs_copies_read(c->q, &want, false, buf, &copies);
+
+		if (!err || err == -EUCLEAN) {
+			status = err ? copies.status[0] : NVEFS_BLOCK_OK;
 			if (status == NVEFS_BLOCK_OK && nvefs_jheader_decode(buf, &c->sb, &h))
 				status = NVEFS_BLOCK_CONTENT;
 			p.why = nvefs_block_status_text(status);

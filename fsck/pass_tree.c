@@ -405,7 +405,7 @@ int nvefs_pass_tree(struct nvefs_check_ctx *c)
 	if (!err)
 		finish_inode(c, &in);
 	free(in.values);
-	c->res->meta_blks = c->tree_nodes;
+	c->res->meta_blks = c->tree_nodes * (nvefs_super_dup(&c->sb) ? 2 : 1);
 	c->res->orphans = c->norphans;
 	return err;
 }

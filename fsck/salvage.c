@@ -36,8 +36,11 @@ static int mark_candidates(struct nvefs_salvage *s)
 {
 	int err = 0;
 
-	for (size_t i = 0; i < s->nleaves && (!err || err == -ELOOP); i++)
+	for (size_t i = 0; i < s->nleaves && (!err || err == -ELOOP); i++) {
 		err = nvefs_usage_add_meta(&s->claims, s->leaves[i].home);
+		if (s->leaves[i].twin && (!err || err == -ELOOP))
+			err = nvefs_usage_add_meta(&s->claims, s->leaves[i].twin);
+	}
 	return err == -ELOOP ? 0 : err;
 }
 

@@ -12,8 +12,8 @@
  * 2. Settle which leaf speaks for which keys (salvage_segments.c): the newest one
  *    whose span, from its first key to its last, has the key. An item that it
  *    has not was removed.
- * 3. Build (salvage_build.c): leaves that speak for their whole span stay where they
- *    are; items of others are copied to new leaves; bitmaps, group items and
+ * 3. Build (salvage_build.c): leaves that speak for their whole span, and have all
+ *    their copies, stay where they are; items of others are copied to new leaves; bitmaps, group items and
  *    share items are made from the maps; the levels above are new.
  * 4. Switch, each step flushed: new nodes, in blocks that nothing uses and no
  *    candidate lies in; bitmaps; root block; both journal headers, with a new epoch.
@@ -23,7 +23,7 @@
  * system whose parts name different transactions: it is not mounted, or not allocated from, and for it this can
  * be done again.
  *
- * Memory: 80 bytes for each leaf, 24 for each segment, two bits a block, 16 bytes a shared block, and
+ * Memory: 96 bytes for each leaf, 24 for each segment, two bits a block, 16 bytes a shared block, and
  * the journal's log once.
  */
 #ifndef NVEFS_FSCK_SALVAGE_H
@@ -40,7 +40,9 @@ int nvefs_salvage(struct nvefs_check_ctx *c);
 struct nvefs_salvage_leaf {
 	struct nvefs_key first, last;
 	uint64_t home; /* the address that it is for */
-	uint64_t at;   /* where it lies: home, or a place in the log */
+	uint64_t twin; /* of its second copy; 0: there is none */
+	uint64_t at;   /* where it lies: home, twin, or a place in the log */
+	bool both;     /* home and twin both hold it */
 	uint64_t txn;
 	uint64_t rank; /* txn, or 0 when that cannot be */
 	bool cleaned;  /* parts of it make no sense, and are left out */

@@ -22,7 +22,7 @@
 /* A node of the level below the one that is being made. */
 struct child {
 	struct nvefs_key key;
-	uint64_t pblk, txn;
+	struct nvefs_block_ref at;
 };
 
 struct build {
@@ -30,8 +30,9 @@ struct build {
 	uint64_t txn;		  /* of all that is written */
 	struct nvefs_spool spool; /* while it is written */
 	bool write;
-	uint64_t *fresh; /* addresses for new nodes, ascending */
+	uint64_t *fresh; /* addresses for new nodes, then as many for their second copies */
 	uint64_t nfresh, used;
+	uint32_t copies;
 	struct child *children; /* leaves, then each level above in their place */
 	uint64_t nchildren, max_children;
 	void *leaf; /* the new one that is being filled; while counting: none */
@@ -109,7 +110,8 @@ static bool stays(const struct build *b, const struct nvefs_salvage_segment *seg
 {
 	const struct nvefs_salvage_leaf *l = &b->s->leaves[seg->leaf];
 
-	return seg->whole && l->at == l->home && l->rank && l->first.ino && !l->cleaned;
+	return seg->whole && l->at == l->home && (l->both || b->copies == 1) && l->rank && l->first.ino &&
+	       !l->cleaned;
 }
 
 static int count_claims(struct build *b)
@@ -148,7 +150,7 @@ static int collect_shares(struct build *b)
 
 /* ---- Leaves ---- */
 
-static int add_child(struct build *b, const struct nvefs_key *key, uint64_t pblk, uint64_t txn)
+static int add_child(struct build *b, const struct nvefs_key *key, struct nvefs_block_ref at)
 {
 	if (b->nchildren == b->max_children) {
 		uint64_t max = b->max_children ? b->max_children * 2 : 256;
@@ -159,21 +161,26 @@ static int add_child(struct build *b, const struct nvefs_key *key, uint64_t pblk
 		b->children = tab;
 		b->max_children = max;
 	}
-	b->children[b->nchildren++] = (struct child){.key = *key, .pblk = pblk, .txn = txn};
+	b->children[b->nchildren++] = (struct child){.key = *key, .at = at};
 	return 0;
 }
 
 /* The next new node. While counting only its number is taken. */
-static void *new_node(struct build *b, uint32_t level, uint64_t *ret_pblk)
+static void *new_node(struct build *b, uint32_t level, struct nvefs_block_ref *ret_at)
 {
 	void *node;
 
-	*ret_pblk = b->write ? b->fresh[b->used] : 0;
+	*ret_at = (struct nvefs_block_ref){.txn = b->txn};
+	if (b->write) {
+		ret_at->pblk = b->fresh[b->used];
+		ret_at->twin = b->copies > 1 ? b->fresh[b->nfresh / 2 + b->used] : 0;
+	}
 	b->used++;
 	if (!b->write)
 		return NULL;
-	node = nvefs_spool_next(&b->spool, *ret_pblk);
-	nvefs_block_fill(node, NVEFS_BT_NODE, *ret_pblk, b->txn, b->s->c->sb.uuid);
+	node = nvefs_spool_next(&b->spool, ret_at->pblk);
+	nvefs_block_fill(node, NVEFS_BT_NODE, ret_at->pblk, b->txn, b->s->c->sb.uuid);
+	nvefs_block_set_twin(node, ret_at->twin);
 	nvefs_node_init(node, (uint16_t)level);
 	return node;
 }
@@ -187,14 +194,14 @@ static void close_leaf(struct build *b)
 
 static int put_item(struct build *b, const struct nvefs_key *key, const void *val, uint32_t len)
 {
-	uint64_t pblk;
+	struct nvefs_block_ref at;
 	int err;
 
 	if (b->leaf_bytes + nvefs_item_bytes(len) > NVEFS_NODE_BODY)
 		close_leaf(b);
 	if (!b->leaf_items) {
-		b->leaf = new_node(b, 0, &pblk);
-		err = add_child(b, key, pblk, b->txn);
+		b->leaf = new_node(b, 0, &at);
+		err = add_child(b, key, at);
 		if (err)
 			return err;
 	}
@@ -208,7 +215,8 @@ static int keep_leaf(struct build *b, const struct nvefs_salvage_leaf *l)
 {
 	close_leaf(b);
 	b->kept++;
-	return add_child(b, &l->first, l->home, l->txn);
+	return add_child(b, &l->first,
+			 (struct nvefs_block_ref){.pblk = l->home, .twin = l->twin, .txn = l->txn});
 }
 
 static int put_groups(struct build *b)
@@ -275,18 +283,19 @@ static void put_level(struct build *b, uint32_t level)
 	uint64_t n = (b->nchildren + NVEFS_NODE_MAX_CHILDREN - 1) / NVEFS_NODE_MAX_CHILDREN, child = 0;
 
 	for (uint64_t k = 0; k < n; k++) {
-		uint64_t share = b->nchildren / n + (k < b->nchildren % n), pblk;
-		void *node = new_node(b, level, &pblk);
+		uint64_t share = b->nchildren / n + (k < b->nchildren % n);
+		struct nvefs_block_ref at;
+		void *node = new_node(b, level, &at);
 		struct nvefs_key first = b->children[child].key;
 
 		for (uint64_t i = 0; i < share; i++) {
 			const struct child *c = &b->children[child + i];
 
 			if (node)
-				nvefs_inner_insert(node, (uint32_t)i, &c->key, c->pblk, c->txn);
+				nvefs_inner_insert(node, (uint32_t)i, &c->key, c->at);
 		}
 		child += share;
-		b->children[k] = (struct child){.key = first, .pblk = pblk, .txn = b->txn};
+		b->children[k] = (struct child){.key = first, .at = at};
 	}
 	b->nchildren = n;
 }
@@ -325,18 +334,24 @@ static bool is_free(const struct build *b, uint64_t pblk, bool trust_bits)
  */
 static int find_room(struct build *b, uint64_t n)
 {
-	const struct nvefs_super *sb = &b->s->c->sb;
+	uint64_t nblks = b->s->c->sb.nblks, low, high;
 
-	b->fresh = calloc(n ? n : 1, sizeof(*b->fresh));
+	b->fresh = calloc(n ? b->copies * n : 1, sizeof(*b->fresh));
 	if (!b->fresh)
 		return -ENOMEM;
-	for (int trust = 1; trust >= 0 && b->nfresh < n; trust--) {
+	for (int trust = 1; trust >= 0; trust--) {
 		b->nfresh = 0;
-		for (uint64_t p = 0; p < sb->nblks && b->nfresh < n; p++)
-			if (is_free(b, p, trust))
-				b->fresh[b->nfresh++] = p;
+		for (low = 0; low < nblks && b->nfresh < n; low++)
+			if (is_free(b, low, trust))
+				b->fresh[b->nfresh++] = low;
+		/* Second copies from the other end. */
+		for (high = nblks; high > low && b->nfresh < b->copies * n; high--)
+			if (is_free(b, high - 1, trust))
+				b->fresh[b->nfresh++] = high - 1;
+		if (b->nfresh == b->copies * n)
+			return 0;
 	}
-	return b->nfresh < n ? -ENOSPC : 0;
+	return -ENOSPC;
 }
 
 /* From "no candidate lies there" to "the new tree has it". */
@@ -345,11 +360,19 @@ static int mark_tree(struct build *b)
 	struct nvefs_salvage *s = b->s;
 	int err = 0;
 
-	for (size_t i = 0; i < s->nleaves; i++)
+	for (size_t i = 0; i < s->nleaves; i++) {
 		nvefs_usage_drop_meta(&s->claims, s->leaves[i].home);
-	for (size_t i = 0; i < s->nsegs && !err; i++)
+		if (s->leaves[i].twin)
+			nvefs_usage_drop_meta(&s->claims, s->leaves[i].twin);
+	}
+	for (size_t i = 0; i < s->nsegs && !err; i++) {
+		const struct nvefs_salvage_leaf *l = &s->leaves[s->segs[i].leaf];
+
 		if (stays(b, &s->segs[i]))
-			err = nvefs_usage_add_meta(&s->claims, s->leaves[s->segs[i].leaf].home);
+			err = nvefs_usage_add_meta(&s->claims, l->home);
+		if (!err && l->twin && stays(b, &s->segs[i]))
+			err = nvefs_usage_add_meta(&s->claims, l->twin);
+	}
 	for (uint64_t i = 0; i < b->nfresh && (!err || err == -EEXIST); i++)
 		err = nvefs_usage_add_meta(&s->claims, b->fresh[i]);
 	return err == -EEXIST ? 0 : err;
@@ -403,8 +426,9 @@ static int write_root(struct build *b)
 	const struct nvefs_salvage *s = b->s;
 	struct nvefs_root root = s->root;
 
-	root.tree_pblk = b->children[0].pblk;
-	root.tree_txn = b->children[0].txn;
+	root.tree_pblk = b->children[0].at.pblk;
+	root.tree_twin = b->children[0].at.twin;
+	root.tree_txn = b->children[0].at.txn;
 	root.tree_height = b->height;
 	root.flags = 0;
 	if (root.next_ino <= b->max_ino || root.next_ino >= NVEFS_SALVAGE_TXN_MAX)
@@ -414,7 +438,7 @@ static int write_root(struct build *b)
 	root.free_blks = 0;
 	for (uint32_t g = 0; g < s->c->sb.ngroups; g++)
 		root.free_blks += b->group_free[g];
-	root.meta_blks = b->kept + b->nfresh;
+	root.meta_blks = b->copies * b->kept + b->nfresh;
 	root.inodes = b->inodes;
 	root.shared_blks = b->nshares;
 	root.shared_refs = b->shared_refs;
@@ -461,7 +485,8 @@ static int write_all(struct build *b)
 
 int nvefs_salvage_build(struct nvefs_salvage *s)
 {
-	struct build b = {.s = s, .txn = s->top_txn + 1, .max_ino = NVEFS_ROOT_INO};
+	struct build b = {.s = s, .txn = s->top_txn + 1, .max_ino = NVEFS_ROOT_INO,
+			  .copies = nvefs_super_dup(&s->c->sb) ? 2 : 1};
 	int err = 0;
 
 	b.group_free = calloc(s->c->sb.ngroups, sizeof(*b.group_free));

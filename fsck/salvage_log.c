@@ -13,6 +13,7 @@
 #include "format/block.h"
 #include "format/layout.h"
 #include "salvage.h"
+#include "store/copies.h"
 
 #define READ_BLKS 256u
 
@@ -51,12 +52,13 @@ static void read_headers(struct nvefs_salvage *s)
 {
 	for (unsigned int i = 0; i < NVEFS_JOURNAL_HEADERS; i++) {
 		const struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&s->c->sb, i),
+							.twin = nvefs_journal_header_twin(&s->c->sb, i),
 							.uuid = s->c->sb.uuid,
 							.type = NVEFS_BT_JHEADER};
+		struct nvefs_copies copies;
 		struct nvefs_jheader h;
 
-		if (nvefs_queue_read(s->c->q, want.pblk, 1, s->block) ||
-		    nvefs_block_check(s->block, &want) != NVEFS_BLOCK_OK ||
+		if (nvefs_copies_read(s->c->q, &want, true, s->block, &copies) ||
 		    nvefs_jheader_decode(s->block, &s->c->sb, &h))
 			continue;
 		raise(&s->top_txn, h.tail_txn - 1);

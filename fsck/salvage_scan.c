@@ -19,15 +19,17 @@
 
 static bool is_block(const struct nvefs_salvage *s, const void *block, uint64_t home, uint16_t type)
 {
-	const struct nvefs_block_expect want = {.pblk = home, .uuid = s->c->sb.uuid, .type = type};
+	const struct nvefs_block_expect want = {
+		.pblk = home, .twin = NVEFS_TWIN_ANY, .uuid = s->c->sb.uuid, .type = type};
 
-	return nvefs_block_type(block) == type && nvefs_block_check(block, &want) == NVEFS_BLOCK_OK;
+	return nvefs_block_type(block) == type && nvefs_block_check(block, &want) == NVEFS_BLOCK_OK &&
+	       nvefs_image_home_ok(block, &s->c->sb);
 }
 
 static bool is_leaf(const struct nvefs_salvage *s, void *block, uint64_t home, bool *ret_cleaned)
 {
 	*ret_cleaned = false;
-	if (nvefs_layout_is_fixed(&s->c->sb, home) || !is_block(s, block, home, NVEFS_BT_NODE))
+	if (!is_block(s, block, home, NVEFS_BT_NODE))
 		return false;
 	if (!nvefs_node_check(block))
 		return !nvefs_node_level(block) && nvefs_node_nitems(block);
@@ -53,6 +55,7 @@ int nvefs_salvage_take(struct nvefs_salvage *s, void *block, uint64_t home, uint
 	}
 	l = &s->leaves[s->nleaves++];
 	*l = (struct nvefs_salvage_leaf){.home = home,
+					 .twin = nvefs_block_twin(block),
 					 .at = at,
 					 .txn = nvefs_block_txn(block),
 					 .cleaned = cleaned,
@@ -109,10 +112,21 @@ static int read_bitmaps(struct nvefs_salvage *s)
 {
 	int err = 0;
 
-	for (uint32_t g = 0; g < s->c->sb.ngroups && !err; g++)
+	for (uint32_t g = 0; g < s->c->sb.ngroups && !err; g++) {
+		uint64_t twin = nvefs_layout_bitmap_twin(&s->c->sb, g);
+
 		if (!nvefs_queue_read(s->c->q, nvefs_layout_bitmap_pblk(g), 1, s->block))
 			err = nvefs_salvage_take_bitmap(s, g, s->block);
+		if (!err && twin && !nvefs_queue_read(s->c->q, twin, 1, s->block))
+			err = nvefs_salvage_take_bitmap(s, g, s->block);
+	}
 	return err;
+}
+
+/* The block was read at `pblk`, which may be the place of a second copy. */
+static uint64_t home_of(const void *block, uint64_t pblk)
+{
+	return nvefs_block_twin(block) == pblk ? nvefs_block_pblk(block) : pblk;
 }
 
 /* `buf`: CHUNK_BLKS blocks, which were read at `pblk`; or could not be, then one by one. */
@@ -125,7 +139,7 @@ static int take_chunk(struct nvefs_salvage *s, uint8_t *buf, uint64_t pblk, uint
 
 		if (one_by_one && nvefs_queue_read(s->c->q, pblk + i, 1, block))
 			continue;
-		err = nvefs_salvage_take(s, block, pblk + i, pblk + i);
+		err = nvefs_salvage_take(s, block, home_of(block, pblk + i), pblk + i);
 	}
 	return err;
 }
@@ -150,10 +164,10 @@ static int read_nodes(struct nvefs_salvage *s)
 
 static bool in_log(const struct nvefs_salvage_leaf *l)
 {
-	return l->at != l->home;
+	return l->at != l->home && l->at != l->twin;
 }
 
-/* By address, the newest first; of two that are equal the one at home. */
+/* By address, the newest first; of those that are equal the one at home, then its second copy. */
 static int by_home(const void *a, const void *b)
 {
 	const struct nvefs_salvage_leaf *x = a, *y = b;
@@ -162,7 +176,9 @@ static int by_home(const void *a, const void *b)
 		return x->home < y->home ? -1 : 1;
 	if (x->rank != y->rank)
 		return x->rank > y->rank ? -1 : 1;
-	return in_log(x) - in_log(y);
+	if (in_log(x) != in_log(y))
+		return in_log(x) - in_log(y);
+	return (x->at != x->home) - (y->at != y->home);
 }
 
 static int by_key(const void *a, const void *b)
@@ -181,6 +197,12 @@ static bool given_up(const struct nvefs_salvage *s, const struct nvefs_salvage_l
 	return s->bits[g] && !nvefs_bitmap_test(s->bits[g], bit) && l->rank <= s->bits_txn[g];
 }
 
+/* The same leaf, found at its home and at the place of its second copy. */
+static bool is_second(const struct nvefs_salvage_leaf *l, const struct nvefs_salvage_leaf *second)
+{
+	return l->at == l->home && second->at == l->twin && second->txn == l->txn && second->twin == l->twin;
+}
+
 static void keep_newest(struct nvefs_salvage *s)
 {
 	size_t n = 0;
@@ -192,9 +214,14 @@ static void keep_newest(struct nvefs_salvage *s)
 	}
 	if (s->nleaves)
 		qsort(s->leaves, s->nleaves, sizeof(*s->leaves), by_home);
-	for (size_t i = 0; i < s->nleaves; i++)
-		if ((!n || s->leaves[n - 1].home != s->leaves[i].home) && !given_up(s, &s->leaves[i]))
-			s->leaves[n++] = s->leaves[i];
+	for (size_t i = 0; i < s->nleaves; i++) {
+		const struct nvefs_salvage_leaf *l = &s->leaves[i];
+
+		if (n && s->leaves[n - 1].home == l->home)
+			s->leaves[n - 1].both |= is_second(&s->leaves[n - 1], l);
+		else if (!given_up(s, l))
+			s->leaves[n++] = *l;
+	}
 	s->nleaves = n;
 }
 
@@ -288,6 +315,9 @@ int nvefs_salvage_scan(struct nvefs_salvage *s)
 	int err;
 
 	if (!nvefs_queue_read(s->c->q, s->c->sb.root_pblk, 1, s->block))
+		nvefs_salvage_take_root(s, s->block);
+	if (nvefs_super_dup(&s->c->sb) &&
+	    !nvefs_queue_read(s->c->q, nvefs_layout_root_twin(&s->c->sb), 1, s->block))
 		nvefs_salvage_take_root(s, s->block);
 	err = nvefs_salvage_log(s);
 	if (!err)

@@ -33,7 +33,7 @@ static bool fixed_child(const struct walk *k, const void *block, uint64_t *ret_p
 {
 	for (uint32_t i = 0; i < nvefs_node_nitems(block); i++) {
 		*ret_pblk = nvefs_inner_pblk(block, i);
-		if (nvefs_layout_is_fixed(&k->c->sb, *ret_pblk))
+		if (!nvefs_layout_node_ok(&k->c->sb, *ret_pblk, nvefs_inner_child(block, i).twin))
 			return true;
 	}
 	return false;
@@ -57,7 +57,7 @@ static void judge_content(struct walk *k, const struct nvefs_tree_visit *v, cons
 static int diagnose(struct walk *k, const struct nvefs_tree_visit *v)
 {
 	struct nvefs_block_expect want = {
-		.pblk = v->pblk, .txn = v->txn, .uuid = k->c->sb.uuid, .type = NVEFS_BT_NODE};
+		.pblk = v->pblk, .twin = v->twin, .txn = v->txn, .uuid = k->c->sb.uuid, .type = NVEFS_BT_NODE};
 	enum nvefs_block_status status;
 	void *block;
 
@@ -106,12 +106,14 @@ static int claim(struct walk *k, const struct nvefs_tree_visit *v)
 	int err;
 
 	if (!k->w->report)
-		return nvefs_layout_is_fixed(&k->c->sb, v->pblk);
-	if (nvefs_layout_is_fixed(&k->c->sb, v->pblk)) {
+		return !nvefs_layout_node_ok(&k->c->sb, v->pblk, v->twin);
+	if (!nvefs_layout_node_ok(&k->c->sb, v->pblk, v->twin)) {
 		report(k, v, NVEFS_P_NODE_FIXED, v->pblk, NULL);
 		return 1;
 	}
 	err = nvefs_usage_add_meta(&k->c->usage, v->pblk);
+	if (!err && v->twin)
+		err = nvefs_usage_add_meta(&k->c->usage, v->twin);
 	if (err != -EEXIST && err != -ELOOP)
 		return err;
 	report(k, v, NVEFS_P_NODE_TWICE, 0, NULL);

@@ -35,6 +35,8 @@ static const char usage[] =
 	"  -s SIZE          make the regular file TARGET, or size it; k, M, G, T are powers of 1024\n"
 	"  -J size=SIZE     journal of this size, 2M to 64M; by default a 64th of the target, 8M at least\n"
 	"  --dedup=on|off   deduplication as later mounts have it by default; off otherwise\n"
+	"  --metadata=dup|single\n"
+	"                   two copies of each metadata block, or one; dup otherwise\n"
 	"  -f               overwrite the file system or partition table that is there\n"
 	"  -n               say what would be made, change nothing\n"
 	"  -q               say nothing unless it fails\n"
@@ -91,6 +93,11 @@ static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nv
 		if (!nvefs_value_on_off(arg, &o->fs.dedup))
 			return nvefs_error_set(err, -EINVAL, "--dedup: '%s': use on or off", arg);
 		return 0;
+	case 'm':
+		o->fs.metadata_single = !strcmp(arg, "single");
+		if (!o->fs.metadata_single && strcmp(arg, "dup") != 0)
+			return nvefs_error_set(err, -EINVAL, "--metadata: '%s': use dup or single", arg);
+		return 0;
 	case 'f':
 		o->force = true;
 		return 0;
@@ -109,6 +116,7 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 	static const struct option longs[] = {{"help", no_argument, NULL, 'h'},
 					      {"version", no_argument, NULL, 'V'},
 					      {"dedup", required_argument, NULL, 'd'},
+					      {"metadata", required_argument, NULL, 'm'},
 					      {"label", required_argument, NULL, 'L'},
 					      {"uuid", required_argument, NULL, 'U'},
 					      {"journal", required_argument, NULL, 'J'},
@@ -240,9 +248,10 @@ static void report(const struct mkfs_options *o, const struct nvefs_dev *dev, co
 		return;
 	if (o->fs.uuid)
 		uuid_unparse(o->uuid, uuid);
-	printf("mkfs.nvefs: %s: %s an nvefs, disk version %u, UUID %s%s%s, dedup %s\n", o->target, verb,
+	printf("mkfs.nvefs: %s: %s an nvefs, disk version %u, UUID %s%s%s, dedup %s, metadata %s\n", o->target,
+	       verb,
 	       NVEFS_DISK_VERSION, uuid, o->fs.label ? ", label " : "", o->fs.label ? o->fs.label : "",
-	       o->fs.dedup ? "on" : "off");
+	       o->fs.dedup ? "on" : "off", o->fs.metadata_single ? "single" : "dup");
 	if (!dev)
 		return;
 	nvefs_dev_describe(dev, text, sizeof(text));

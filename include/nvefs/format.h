@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The on-disk format, disk version 1. src/format/SPEC.md explains every byte;
+ * The on-disk format, disk version 2. src/format/SPEC.md explains every byte;
  * src/format/ converts to and from host structs. No code here.
  *
  * Everything is little-endian, naturally aligned, without bit fields. Blocks
@@ -13,7 +13,7 @@
 #include <nvefs/endian.h>
 #include <stddef.h>
 
-#define NVEFS_DISK_VERSION 1u
+#define NVEFS_DISK_VERSION 2u
 
 /* ---- Common header of every metadata block ---- */
 
@@ -36,7 +36,8 @@ struct nvefs_disk_header {
 	le64 pblk;     /* the block's own address */
 	le64 txn;      /* the transaction that wrote this content */
 	uint8_t uuid[16];
-	le64 reserved[2];
+	le64 twin;     /* address of the second copy, which has the same bytes; 0: there is none */
+	le64 reserved;
 };
 static_assert(sizeof(struct nvefs_disk_header) == 64, "header");
 
@@ -45,6 +46,7 @@ static_assert(sizeof(struct nvefs_disk_header) == 64, "header");
 #define NVEFS_SUPER_SLOTS 3
 #define NVEFS_ROOT_PBLK 2
 #define NVEFS_BITMAP0_PBLK 3	 /* bitmap of group 0; of group g > 0: its first block */
+#define NVEFS_BITMAP1_TWIN_PBLK 4 /* second copies of bitmaps and the rest: see format/layout.h */
 #define NVEFS_JOURNAL_PBLK 16	 /* two header slots, then the log */
 #define NVEFS_JOURNAL_HEADERS 2
 #define NVEFS_GROUP_BLKS 32256u	 /* blocks that one bitmap block covers: (4096 - 64) * 8 */
@@ -58,7 +60,8 @@ static_assert(sizeof(struct nvefs_disk_header) == 64, "header");
 #define NVEFS_ROCOMPAT_KNOWN 0ull
 #define NVEFS_INCOMPAT_KNOWN 0ull
 
-#define NVEFS_SB_DEDUP 1u /* flags: dedup is on unless the mount says otherwise */
+#define NVEFS_SB_DEDUP 1u    /* flags: dedup is on unless the mount says otherwise */
+#define NVEFS_SB_META_DUP 2u /* flags: metadata blocks have a second copy */
 
 struct nvefs_disk_super {
 	struct nvefs_disk_header hdr; /* txn: 0 */
@@ -99,13 +102,14 @@ struct nvefs_disk_root {
 	le32 flags;
 	le64 next_ino;
 	le64 free_blks; /* zero bits over all bitmaps */
-	le64 meta_blks; /* tree nodes in use */
+	le64 meta_blks; /* blocks of tree nodes, both copies */
 	le64 inodes;	/* inode items, orphans included */
 	le64 shared_blks; /* share items */
 	le64 shared_refs; /* sum over share items of (count - 1) */
 	le64 mount_count;
 	le64 written_s; /* wall clock of the last commit */
-	uint8_t reserved[3944];
+	le64 tree_twin; /* second copy of the root node; 0: none */
+	uint8_t reserved[3936];
 };
 static_assert(sizeof(struct nvefs_disk_root) == 4096, "root");
 
@@ -172,12 +176,13 @@ static_assert(sizeof(struct nvefs_disk_slot) == 24, "slot");
 struct nvefs_disk_child {
 	struct nvefs_disk_key key;
 	le64 pblk;
-	le64 txn; /* hdr.txn of the child: tells a lost write */
+	le64 txn;  /* hdr.txn of the child: tells a lost write */
+	le64 twin; /* its second copy; 0: none */
 };
-static_assert(sizeof(struct nvefs_disk_child) == 32, "child");
+static_assert(sizeof(struct nvefs_disk_child) == 40, "child");
 
 #define NVEFS_NODE_BODY 4016u
-#define NVEFS_NODE_MAX_CHILDREN (NVEFS_NODE_BODY / 32u) /* 125 */
+#define NVEFS_NODE_MAX_CHILDREN (NVEFS_NODE_BODY / 40u) /* 100 */
 /* An item (slot and value) takes at most half of a node, so that one split always makes room. */
 #define NVEFS_VALUE_MAX 1984u
 #define NVEFS_TREE_MAX_HEIGHT 12

@@ -33,6 +33,7 @@ struct nvefs_mkfs_opts {
 	const char *label; /* NULL: none; at most 63 bytes */
 	const uint8_t *uuid; /* 16 bytes; NULL: random */
 	bool dedup;	   /* default of later mounts */
+	bool metadata_single; /* no second copy of metadata blocks */
 	uint64_t hash_seed; /* 0: random */
 	uint32_t journal_blks; /* 512 to 16384; 0: by the device's size */
 };

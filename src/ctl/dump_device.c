@@ -36,6 +36,7 @@ static struct json_object *super_record(const struct nvefs_super *sb)
 	nvefs_dump_num(o, "root_pblk", sb->root_pblk);
 	nvefs_dump_hex(o, "flags", sb->flags);
 	nvefs_dump_str(o, "dedup", sb->flags & NVEFS_SB_DEDUP ? "on" : "off");
+	nvefs_dump_str(o, "metadata", nvefs_super_dup(sb) ? "dup" : "single");
 	nvefs_dump_hex(o, "hash_seed", sb->hash_seed);
 	nvefs_dump_time(o, "created", &sb->created);
 	nvefs_dump_str(o, "creator", sb->creator);
@@ -87,6 +88,7 @@ int nvefs_dump_root(struct nvefs_dump *d, const char *arg)
 	nvefs_store_rdunlock(d->st);
 	written.tv_sec = (time_t)r.written_s;
 	nvefs_dump_num(o, "tree_pblk", r.tree_pblk);
+	nvefs_dump_num(o, "tree_twin", r.tree_twin);
 	nvefs_dump_num(o, "tree_txn", r.tree_txn);
 	nvefs_dump_num(o, "tree_height", r.tree_height);
 	nvefs_dump_num(o, "next_ino", r.next_ino);
@@ -111,15 +113,22 @@ static enum nvefs_block_status read_block(struct nvefs_dump *d, uint64_t pblk, u
 	return nvefs_queue_read(d->q, pblk, 1, buf) ? NVEFS_BLOCK_CHECKSUM : nvefs_block_check(buf, &want);
 }
 
-static bool dump_jheader(struct nvefs_dump *d, unsigned int slot, void *buf, struct nvefs_jheader *best)
+/* One copy of a header slot: the first one, or the second. */
+static bool dump_jheader(struct nvefs_dump *d, unsigned int slot, bool twin, void *buf, struct nvefs_jheader *best)
 {
-	uint64_t pblk = nvefs_journal_header_pblk(&d->sb, slot);
-	enum nvefs_block_status status = read_block(d, pblk, NVEFS_BT_JHEADER, buf);
+	const struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&d->sb, slot),
+						.twin = nvefs_journal_header_twin(&d->sb, slot),
+						.uuid = d->sb.uuid,
+						.type = NVEFS_BT_JHEADER};
+	uint64_t pblk = twin ? want.twin : want.pblk;
+	enum nvefs_block_status status;
 	struct json_object *o = json_object_new_object();
 	struct nvefs_jheader h;
 
+	status = nvefs_queue_read(d->q, pblk, 1, buf) ? NVEFS_BLOCK_CHECKSUM : nvefs_block_check(buf, &want);
 	nvefs_dump_str(o, "what", "header");
 	nvefs_dump_num(o, "slot", slot);
+	nvefs_dump_num(o, "copy", twin ? 2 : 1);
 	nvefs_dump_num(o, "pblk", pblk);
 	if (status == NVEFS_BLOCK_OK && nvefs_jheader_decode(buf, &d->sb, &h))
 		status = NVEFS_BLOCK_CONTENT;
@@ -197,7 +206,9 @@ int nvefs_dump_journal(struct nvefs_dump *d, const char *arg)
 	if (!buf)
 		return no_memory(d);
 	for (unsigned int i = 0; i < NVEFS_JOURNAL_HEADERS; i++)
-		any |= dump_jheader(d, i, buf, &h);
+		any |= dump_jheader(d, i, false, buf, &h);
+	for (unsigned int i = 0; i < NVEFS_JOURNAL_HEADERS && nvefs_super_dup(&d->sb); i++)
+		any |= dump_jheader(d, i, true, buf, &h);
 	for (uint32_t seen = 0; any && seen < h.log_blks;) {
 		uint32_t pos = (h.tail_pos + seen) % h.log_blks, skip;
 		struct json_object *o = log_record(d, pos, h.epoch, buf, &skip);
@@ -240,24 +251,28 @@ static void add_bytes(struct json_object *o, const uint8_t *block)
 
 int nvefs_dump_block(struct nvefs_dump *d, const char *arg)
 {
-	struct nvefs_block_expect want = {.pblk = strtoull(arg, NULL, 0)};
+	const uint64_t pblk = strtoull(arg, NULL, 0);
+	struct nvefs_block_expect want = {.pblk = pblk, .twin = NVEFS_TWIN_ANY};
 	struct json_object *o;
 	uint8_t *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 	int err;
 
 	if (!buf)
 		return no_memory(d);
-	err = nvefs_queue_read(d->q, want.pblk, 1, buf);
+	err = nvefs_queue_read(d->q, pblk, 1, buf);
 	if (err) {
 		nvefs_buf_free(buf);
 		return nvefs_error_set(&d->err, err, "%s: block %s cannot be read: %s", d->target, arg,
 				       strerror(-err));
 	}
 	want.type = nvefs_block_type(buf);
-	o = nvefs_dump_num(json_object_new_object(), "pblk", want.pblk);
+	if (nvefs_block_twin(buf) == pblk && pblk) /* a second copy is as the first */
+		want.pblk = nvefs_block_pblk(buf);
+	o = nvefs_dump_num(json_object_new_object(), "pblk", pblk);
 	nvefs_dump_str(o, "status", nvefs_block_status_text(nvefs_block_check(buf, &want)));
 	nvefs_dump_str(o, "type", block_type_text(want.type));
 	nvefs_dump_num(o, "own_pblk", nvefs_block_pblk(buf));
+	nvefs_dump_num(o, "twin", nvefs_block_twin(buf));
 	nvefs_dump_num(o, "txn", nvefs_block_txn(buf));
 	add_bytes(o, buf);
 	nvefs_dump_print(d, o);

@@ -79,6 +79,7 @@ static struct json_object *child_record(const struct nvefs_disk_child *c)
 	nvefs_dump_hex(o, "kind", key.kind);
 	nvefs_dump_num(o, "offset", key.offset);
 	nvefs_dump_num(o, "pblk", le64_get(c->pblk));
+	nvefs_dump_num(o, "twin", le64_get(c->twin));
 	nvefs_dump_num(o, "txn", le64_get(c->txn));
 	return o;
 }
@@ -112,6 +113,7 @@ static int print_node(void *arg, const struct nvefs_tree_visit *v)
 	struct json_object *o = json_object_new_object();
 
 	nvefs_dump_num(o, "node", v->pblk);
+	nvefs_dump_num(o, "twin", v->twin);
 	nvefs_dump_num(o, "level", v->level);
 	nvefs_dump_num(o, "txn", v->txn);
 	if (v->err || !v->node) {

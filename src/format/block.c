@@ -89,7 +89,8 @@ enum nvefs_block_status nvefs_block_check(const void *block, const struct nvefs_
 		return NVEFS_BLOCK_VERSION;
 	if (want->uuid && memcmp(hdr->uuid, want->uuid, NVEFS_UUID_BYTES) != 0)
 		return NVEFS_BLOCK_FOREIGN;
-	if (le64_get(hdr->pblk) != want->pblk)
+	if (le64_get(hdr->pblk) != want->pblk ||
+	    (want->twin != NVEFS_TWIN_ANY && le64_get(hdr->twin) != want->twin))
 		return NVEFS_BLOCK_MISDIRECTED;
 	if (le16_get(hdr->type) != want->type)
 		return NVEFS_BLOCK_TYPE;

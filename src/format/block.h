@@ -29,20 +29,33 @@ enum nvefs_block_status {
 const char *nvefs_block_status_text(enum nvefs_block_status status);
 int nvefs_block_status_errno(enum nvefs_block_status status); /* 0 or -EUCLEAN */
 
+/* Where a metadata block lies, and which content it must have, as whoever points at it says. */
+struct nvefs_block_ref {
+	uint64_t pblk;
+	uint64_t twin; /* its second copy; 0: there is none */
+	uint64_t txn;  /* 0: not known */
+};
+
+#define NVEFS_TWIN_ANY UINT64_MAX
+
 struct nvefs_block_expect {
 	uint64_t pblk;
+	uint64_t twin;	     /* what the header says of it; NVEFS_TWIN_ANY: anything */
 	uint64_t txn;	     /* 0: any */
 	const uint8_t *uuid; /* NULL: any */
 	uint16_t type;
 };
 
-/* Set the header (checksum zero); the rest of the block is left alone. */
+/* Set the header (checksum zero, no second copy); the rest of the block is left alone. */
 void nvefs_block_fill(void *block, uint16_t type, uint64_t pblk, uint64_t txn, const uint8_t *uuid);
 /* Set the checksum. Last thing before the block is written. */
 void nvefs_block_seal(void *block);
 /* The checksum that the block ought to carry. */
 uint64_t nvefs_block_checksum(const void *block);
-/* Judge the header and the checksum of 4096 untrusted bytes; the body is for the type's own decoder. */
+/*
+ * Judge the header and the checksum of 4096 untrusted bytes, read from either
+ * copy's place; the body is for the type's own decoder.
+ */
 enum nvefs_block_status nvefs_block_check(const void *block, const struct nvefs_block_expect *want);
 
 static inline uint64_t nvefs_block_txn(const void *block)
@@ -56,6 +69,14 @@ static inline void nvefs_block_set_txn(void *block, uint64_t txn)
 static inline uint64_t nvefs_block_pblk(const void *block)
 {
 	return le64_get(((const struct nvefs_disk_header *)block)->pblk);
+}
+static inline uint64_t nvefs_block_twin(const void *block)
+{
+	return le64_get(((const struct nvefs_disk_header *)block)->twin);
+}
+static inline void nvefs_block_set_twin(void *block, uint64_t twin)
+{
+	((struct nvefs_disk_header *)block)->twin = le64_make(twin);
 }
 static inline uint16_t nvefs_block_type(const void *block)
 {

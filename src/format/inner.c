@@ -35,12 +35,21 @@ uint64_t nvefs_inner_txn(const void *block, uint32_t i)
 	return le64_get(child_at(block, i)->txn);
 }
 
-void nvefs_inner_set(void *block, uint32_t i, uint64_t pblk, uint64_t txn)
+struct nvefs_block_ref nvefs_inner_child(const void *block, uint32_t i)
+{
+	const struct nvefs_disk_child *c = child_at(block, i);
+
+	return (struct nvefs_block_ref){
+		.pblk = le64_get(c->pblk), .twin = le64_get(c->twin), .txn = le64_get(c->txn)};
+}
+
+void nvefs_inner_set(void *block, uint32_t i, struct nvefs_block_ref child)
 {
 	struct nvefs_disk_child *c = &children_of(block)[i];
 
-	c->pblk = le64_make(pblk);
-	c->txn = le64_make(txn);
+	c->pblk = le64_make(child.pblk);
+	c->txn = le64_make(child.txn);
+	c->twin = le64_make(child.twin);
 }
 
 void nvefs_inner_set_key(void *block, uint32_t i, const struct nvefs_key *key)
@@ -48,19 +57,16 @@ void nvefs_inner_set_key(void *block, uint32_t i, const struct nvefs_key *key)
 	children_of(block)[i].key = nvefs_key_encode(key);
 }
 
-void nvefs_inner_insert(void *block, uint32_t i, const struct nvefs_key *key, uint64_t pblk,
-			uint64_t txn)
+void nvefs_inner_insert(void *block, uint32_t i, const struct nvefs_key *key,
+			struct nvefs_block_ref child)
 {
 	struct nvefs_disk_child *children = children_of(block);
 	uint32_t nitems = nvefs_node_nitems(block);
 
 	assert(nitems < NVEFS_NODE_MAX_CHILDREN && i <= nitems);
 	memmove(&children[i + 1], &children[i], (nitems - i) * sizeof(*children));
-	children[i] = (struct nvefs_disk_child){
-		.key = nvefs_key_encode(key),
-		.pblk = le64_make(pblk),
-		.txn = le64_make(txn),
-	};
+	children[i].key = nvefs_key_encode(key);
+	nvefs_inner_set(block, i, child);
 	nitems_set(block, nitems + 1);
 }
 

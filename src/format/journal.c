@@ -6,6 +6,11 @@
 #include "format/block.h"
 #include "format/layout.h"
 
+uint64_t nvefs_journal_header_twin(const struct nvefs_super *sb, unsigned int slot)
+{
+	return nvefs_super_dup(sb) ? sb->nblks - 4 + slot : 0;
+}
+
 void nvefs_jheader_encode(const struct nvefs_jheader *h, const struct nvefs_super *sb,
 			  unsigned int slot, void *ret_block)
 {
@@ -14,6 +19,7 @@ void nvefs_jheader_encode(const struct nvefs_jheader *h, const struct nvefs_supe
 	memset(d, 0, sizeof(*d));
 	nvefs_block_fill(d, NVEFS_BT_JHEADER, nvefs_journal_header_pblk(sb, slot), h->tail_txn,
 			 sb->uuid);
+	nvefs_block_set_twin(d, nvefs_journal_header_twin(sb, slot));
 	d->seq = le64_make(h->seq);
 	d->epoch = le64_make(h->epoch);
 	d->tail_txn = le64_make(h->tail_txn);
@@ -120,4 +126,20 @@ int nvefs_jcommit_decode(const void *block, const struct nvefs_super *sb, struct
 		return -EUCLEAN;
 	*ret_c = r;
 	return 0;
+}
+
+bool nvefs_image_home_ok(const void *image, const struct nvefs_super *sb)
+{
+	uint64_t pblk = nvefs_block_pblk(image), twin = nvefs_block_twin(image);
+
+	switch (nvefs_block_type(image)) {
+	case NVEFS_BT_ROOT:
+		return pblk == sb->root_pblk && twin == nvefs_layout_root_twin(sb);
+	case NVEFS_BT_BITMAP:
+		return pblk < sb->nblks && pblk == nvefs_layout_bitmap_pblk(nvefs_layout_group(pblk)) &&
+		       twin == nvefs_layout_bitmap_twin(sb, nvefs_layout_group(pblk));
+	case NVEFS_BT_NODE:
+		return nvefs_layout_node_ok(sb, pblk, twin);
+	}
+	return false;
 }

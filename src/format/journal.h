@@ -8,6 +8,7 @@
 #define NVEFS_FORMAT_JOURNAL_H
 
 #include <nvefs/format.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "format/super.h"
@@ -34,6 +35,9 @@ static inline uint64_t nvefs_journal_header_pblk(const struct nvefs_super *sb, u
 	return sb->journal_pblk + slot;
 }
 
+/* Second copy of a header slot, 0 when there is none. */
+uint64_t nvefs_journal_header_twin(const struct nvefs_super *sb, unsigned int slot);
+
 void nvefs_jheader_encode(const struct nvefs_jheader *h, const struct nvefs_super *sb,
 			  unsigned int slot, void *ret_block);
 int nvefs_jheader_decode(const void *block, const struct nvefs_super *sb, struct nvefs_jheader *ret_h);
@@ -48,7 +52,7 @@ struct nvefs_jdesc {
 	uint64_t txn, epoch;
 	uint32_t nimages, index;
 };
-/* Also checks that each home address is one that a journal image may have. */
+/* Also checks that each home address is one that a journal image may have; where its second copy goes the image says. */
 int nvefs_jdesc_decode(const void *block, const struct nvefs_super *sb, struct nvefs_jdesc *ret_d);
 static inline uint64_t nvefs_jdesc_home(const void *block, uint32_t i)
 {
@@ -63,5 +67,8 @@ struct nvefs_jcommit {
 void nvefs_jcommit_encode(const struct nvefs_jcommit *c, const struct nvefs_super *sb, uint32_t pos,
 			  void *ret_block);
 int nvefs_jcommit_decode(const void *block, const struct nvefs_super *sb, struct nvefs_jcommit *ret_c);
+
+/* The header of an image names a home of its type, and a second copy that can be. For 4096 untrusted bytes. */
+bool nvefs_image_home_ok(const void *image, const struct nvefs_super *sb);
 
 #endif

@@ -56,21 +56,51 @@ uint32_t nvefs_layout_group_len(const struct nvefs_super *sb, uint32_t group)
 	return rest < NVEFS_GROUP_BLKS ? (uint32_t)rest : NVEFS_GROUP_BLKS;
 }
 
-/* Fixed blocks at the start of a group; the only others are the device's last block. */
-static uint64_t group_head(const struct nvefs_super *sb, uint32_t group)
+/* In the group before, so that no stretch of bad blocks takes both; of the first one, at the far end. */
+uint64_t nvefs_layout_bitmap_twin(const struct nvefs_super *sb, uint32_t group)
 {
-	return group ? 1 : sb->journal_pblk + sb->journal_blks;
+	if (!nvefs_super_dup(sb))
+		return 0;
+	if (!group)
+		return sb->nblks - NVEFS_DUP_TAIL_BLKS;
+	return group == 1 ? NVEFS_BITMAP1_TWIN_PBLK : nvefs_layout_group_start(group - 1) + 1;
+}
+
+uint64_t nvefs_layout_root_twin(const struct nvefs_super *sb)
+{
+	return nvefs_super_dup(sb) ? sb->nblks - 2 : 0;
+}
+
+uint64_t nvefs_layout_group_head(const struct nvefs_super *sb, uint32_t group)
+{
+	if (!group)
+		return sb->journal_pblk + sb->journal_blks;
+	return nvefs_super_dup(sb) ? 2 : 1;
+}
+
+uint32_t nvefs_layout_tail(const struct nvefs_super *sb)
+{
+	return nvefs_super_dup(sb) ? NVEFS_DUP_TAIL_BLKS : 1;
 }
 
 uint32_t nvefs_layout_group_fixed(const struct nvefs_super *sb, uint32_t group)
 {
-	return (uint32_t)group_head(sb, group) + (group == sb->ngroups - 1);
+	return (uint32_t)nvefs_layout_group_head(sb, group) +
+	       (group == sb->ngroups - 1 ? nvefs_layout_tail(sb) : 0);
 }
 
 bool nvefs_layout_is_fixed(const struct nvefs_super *sb, uint64_t pblk)
 {
-	return pblk >= sb->nblks - 1 || pblk % NVEFS_GROUP_BLKS == 0 ||
+	return pblk >= sb->nblks - nvefs_layout_tail(sb) ||
+	       pblk % NVEFS_GROUP_BLKS < nvefs_layout_group_head(sb, 1) ||
 	       pblk < sb->journal_pblk + sb->journal_blks;
+}
+
+bool nvefs_layout_node_ok(const struct nvefs_super *sb, uint64_t pblk, uint64_t twin)
+{
+	if (nvefs_layout_is_fixed(sb, pblk))
+		return false;
+	return nvefs_super_dup(sb) ? twin != pblk && !nvefs_layout_is_fixed(sb, twin) : !twin;
 }
 
 bool nvefs_layout_run_ok(const struct nvefs_super *sb, uint64_t pblk, uint64_t len)
@@ -89,9 +119,10 @@ void nvefs_layout_bitmap_init(const struct nvefs_super *sb, uint32_t group, uint
 
 	memset(d, 0, sizeof(*d));
 	nvefs_block_fill(d, NVEFS_BT_BITMAP, nvefs_layout_bitmap_pblk(group), txn, sb->uuid);
-	nvefs_bitmap_set_run(d->bits, 0, (uint32_t)group_head(sb, group));
+	nvefs_block_set_twin(d, nvefs_layout_bitmap_twin(sb, group));
+	nvefs_bitmap_set_run(d->bits, 0, (uint32_t)nvefs_layout_group_head(sb, group));
 	if (group == sb->ngroups - 1)
-		nvefs_bitmap_set(d->bits, len - 1);
+		nvefs_bitmap_set_run(d->bits, len - nvefs_layout_tail(sb), nvefs_layout_tail(sb));
 	if (len < NVEFS_GROUP_BLKS)
 		nvefs_bitmap_set_run(d->bits, len, NVEFS_GROUP_BLKS - len);
 }

@@ -6,6 +6,10 @@
  * mkfs on: 0 to 15 (superblock slots, root block, bitmap of group 0, reserve),
  * the journal, the first block of each later group (its bitmap), and the last
  * block (superblock slot). Bits of the last group beyond the end are set, too.
+ *
+ * With second copies (NVEFS_SB_META_DUP) also the second block of each later
+ * group g (bitmap of group g + 1; that of group 1 lies at block 4), and four
+ * more at the end: bitmap of group 0, journal header slots 0 and 1, root block.
  */
 #ifndef NVEFS_FORMAT_LAYOUT_H
 #define NVEFS_FORMAT_LAYOUT_H
@@ -17,6 +21,7 @@
 #include "format/super.h"
 
 #define NVEFS_MAX_BLKS (1ull << 40)	/* 4 PiB */
+#define NVEFS_DUP_TAIL_BLKS 5u		/* fixed blocks at the end, with second copies */
 #define NVEFS_LAST_GROUP_MIN_BLKS 64u	/* a shorter rest of the device is left unused */
 
 /* Blocks used of a device that has dev_blks: all, or all but a rest too short for a group. */
@@ -45,10 +50,18 @@ static inline uint64_t nvefs_layout_bitmap_pblk(uint32_t group)
 {
 	return group ? nvefs_layout_group_start(group) : NVEFS_BITMAP0_PBLK;
 }
+/* Second copies, in another place; 0 when there are none. */
+uint64_t nvefs_layout_bitmap_twin(const struct nvefs_super *sb, uint32_t group);
+uint64_t nvefs_layout_root_twin(const struct nvefs_super *sb);
+/* Fixed blocks at the start of a group, and at the end of the device. */
+uint64_t nvefs_layout_group_head(const struct nvefs_super *sb, uint32_t group);
+uint32_t nvefs_layout_tail(const struct nvefs_super *sb);
 /* Fixed blocks in this group; all others are free after mkfs but for the tree. */
 uint32_t nvefs_layout_group_fixed(const struct nvefs_super *sb, uint32_t group);
 /* True for a fixed block and for an address out of range. */
 bool nvefs_layout_is_fixed(const struct nvefs_super *sb, uint64_t pblk);
+/* A tree node can lie at pblk with its second copy at twin (0: without, where there are none). */
+bool nvefs_layout_node_ok(const struct nvefs_super *sb, uint64_t pblk, uint64_t twin);
 /* All of [pblk, pblk + len) is in range and none of it fixed. len >= 1. */
 bool nvefs_layout_run_ok(const struct nvefs_super *sb, uint64_t pblk, uint64_t len);
 /* Content of a bitmap block as mkfs starts with it: the fixed bits, and those beyond the end. Not sealed. */

@@ -14,6 +14,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "format/block.h"
 #include "format/key.h"
 
 /* Bytes that an item takes of NVEFS_NODE_BODY. */
@@ -88,11 +89,12 @@ void nvefs_leaf_merge(void *dst, const void *src, bool front);
 uint32_t nvefs_inner_find(const void *block, const struct nvefs_key *key);
 uint64_t nvefs_inner_pblk(const void *block, uint32_t i);
 uint64_t nvefs_inner_txn(const void *block, uint32_t i);
-void nvefs_inner_set(void *block, uint32_t i, uint64_t pblk, uint64_t txn);
+struct nvefs_block_ref nvefs_inner_child(const void *block, uint32_t i);
+void nvefs_inner_set(void *block, uint32_t i, struct nvefs_block_ref child);
 void nvefs_inner_set_key(void *block, uint32_t i, const struct nvefs_key *key);
 /* Insert before child i. The node is not full. */
-void nvefs_inner_insert(void *block, uint32_t i, const struct nvefs_key *key, uint64_t pblk,
-			uint64_t txn);
+void nvefs_inner_insert(void *block, uint32_t i, const struct nvefs_key *key,
+			struct nvefs_block_ref child);
 /* The range of the child goes to its left neighbour; that of the first to its right one. */
 void nvefs_inner_remove(void *block, uint32_t i);
 struct nvefs_split nvefs_inner_split_point(const void *block, uint32_t pos);

@@ -13,6 +13,7 @@ void nvefs_root_encode(const struct nvefs_root *root, const struct nvefs_super *
 
 	memset(d, 0, sizeof(*d));
 	nvefs_block_fill(d, NVEFS_BT_ROOT, sb->root_pblk, txn, sb->uuid);
+	nvefs_block_set_twin(d, nvefs_layout_root_twin(sb));
 	d->tree_pblk = le64_make(root->tree_pblk);
 	d->tree_txn = le64_make(root->tree_txn);
 	d->tree_height = le32_make(root->tree_height);
@@ -25,6 +26,7 @@ void nvefs_root_encode(const struct nvefs_root *root, const struct nvefs_super *
 	d->shared_refs = le64_make(root->shared_refs);
 	d->mount_count = le64_make(root->mount_count);
 	d->written_s = le64_make(root->written_s);
+	d->tree_twin = le64_make(root->tree_twin);
 }
 
 int nvefs_root_decode(const void *block, const struct nvefs_super *sb, struct nvefs_root *ret_root)
@@ -43,9 +45,10 @@ int nvefs_root_decode(const void *block, const struct nvefs_super *sb, struct nv
 		.shared_refs = le64_get(d->shared_refs),
 		.mount_count = le64_get(d->mount_count),
 		.written_s = le64_get(d->written_s),
+		.tree_twin = le64_get(d->tree_twin),
 	};
 
-	if (nvefs_layout_is_fixed(sb, r.tree_pblk) || !r.tree_txn ||
+	if (!nvefs_layout_node_ok(sb, r.tree_pblk, r.tree_twin) || !r.tree_txn ||
 	    r.tree_txn > nvefs_block_txn(block))
 		return -EUCLEAN;
 	if (!r.tree_height || r.tree_height > NVEFS_TREE_MAX_HEIGHT || r.next_ino < NVEFS_FIRST_INO)

@@ -9,7 +9,7 @@
 #include "format/super.h"
 
 struct nvefs_root {
-	uint64_t tree_pblk, tree_txn;
+	uint64_t tree_pblk, tree_twin, tree_txn; /* tree_twin 0: no second copy */
 	uint32_t tree_height; /* 1: the root node is a leaf */
 	uint32_t flags;
 	uint64_t next_ino;

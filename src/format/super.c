@@ -106,18 +106,21 @@ int nvefs_super_decode(const void *block, uint64_t pblk, struct nvefs_super *ret
 	if (status == NVEFS_BLOCK_ZERO || status == NVEFS_BLOCK_MAGIC || status == NVEFS_BLOCK_TYPE)
 		return -EMEDIUMTYPE;
 	if (status == NVEFS_BLOCK_VERSION) {
-		*ret_why = "the disk version is newer than this program knows";
-		return le16_get(d->hdr.version) > NVEFS_DISK_VERSION ? -ENOTSUP : -EUCLEAN;
+		*ret_why = le16_get(d->hdr.version) > NVEFS_DISK_VERSION ?
+				   "the disk version is newer than this program knows: use a newer one" :
+				   "the disk version is older than this program reads: copy the "
+				   "files with a program of that time";
+		return -ENOTSUP;
 	}
 	if (status != NVEFS_BLOCK_OK)
 		return -EUCLEAN;
 	super_copy(d, &sb);
 	if (sb.disk_version != NVEFS_DISK_VERSION || le32_get(d->block_bytes) != NVEFS_BLOCK_BYTES) {
-		*ret_why = "disk version or block size is not one this program knows";
+		*ret_why = "disk version or block size is not one this program knows: use a newer one";
 		return -ENOTSUP;
 	}
 	if (nvefs_feature_unknown(sb.feature_incompat, NVEFS_INCOMPAT_KNOWN)) {
-		*ret_why = "has an incompatible feature that this program does not know";
+		*ret_why = "has an incompatible feature that this program does not know: use a newer one";
 		return -ENOTSUP;
 	}
 	*ret_why = super_fault(&sb, pblk);

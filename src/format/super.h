@@ -41,13 +41,18 @@ void nvefs_super_encode(const struct nvefs_super *sb, uint64_t pblk, void *ret_b
 
 /*
  * Decode 4096 untrusted bytes read at `pblk`. -EMEDIUMTYPE: not an nvefs
- * superblock at all; -EUCLEAN: one, but damaged; -ENOTSUP: of a newer disk
+ * superblock at all; -EUCLEAN: one, but damaged; -ENOTSUP: of another disk
  * version or with an incompatible feature. *ret_why: a constant text, set on
  * failure. ro_compat features are for the caller (nvefs_super_must_be_ro).
  */
 int nvefs_super_decode(const void *block, uint64_t pblk, struct nvefs_super *ret_sb,
 		       const char **ret_why);
 
+/* Metadata blocks have a second copy. */
+static inline bool nvefs_super_dup(const struct nvefs_super *sb)
+{
+	return (sb->flags & NVEFS_SB_META_DUP) != 0;
+}
 /* Unknown features that forbid writing. */
 static inline bool nvefs_super_must_be_ro(const struct nvefs_super *sb)
 {

@@ -30,7 +30,8 @@ int nvefs_mkfs(struct nvefs_dev *dev, const struct nvefs_mkfs_opts *opts, struct
 	params.nitems = 1;
 	params.hash_seed = opts->hash_seed;
 	params.journal_blks = opts->journal_blks;
-	params.flags = opts->dedup ? NVEFS_SB_DEDUP : 0;
+	params.flags = (opts->dedup ? NVEFS_SB_DEDUP : 0) |
+		       (opts->metadata_single ? 0 : NVEFS_SB_META_DUP);
 	if (opts->uuid)
 		memcpy(params.uuid, opts->uuid, sizeof(params.uuid));
 	if (opts->label)

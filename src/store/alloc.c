@@ -7,6 +7,7 @@
 
 #include "store/alloc_parts.h"
 
+/* For one copy of each metadata block. */
 #define RESERVE_MIN_BLKS 128u
 #define RESERVE_MAX_BLKS 8192u
 #define UNIT_MAX_BLKS 4096u
@@ -31,6 +32,15 @@ static void set_unit(struct nvefs_alloc *a, const struct nvefs_dev_limits *lim)
 		a->align = UNIT_MAX_BLKS;
 }
 
+/* Copies go to different groups; where there is one only, to different halves of it. */
+static void stash_place(struct nvefs_alloc *a, const struct nvefs_super *sb)
+{
+	if (sb->ngroups > 1)
+		a->stash[1].group = sb->ngroups / 2;
+	else
+		a->stash[1].off = (uint32_t)(sb->nblks / 2);
+}
+
 static struct nvefs_alloc *alloc_new(const struct nvefs_super *sb,
 				     const struct nvefs_dev_limits *lim)
 {
@@ -41,7 +51,9 @@ static struct nvefs_alloc *alloc_new(const struct nvefs_super *sb,
 		return NULL;
 	memset(a, 0, sizeof(*a));
 	a->ngroups = sb->ngroups;
-	a->reserve = reserve_blks(sb->nblks);
+	a->copies = nvefs_super_dup(sb) ? 2 : 1;
+	a->reserve = a->copies * reserve_blks(sb->nblks);
+	stash_place(a, sb);
 	a->share_max = NVEFS_SHARE_MAX;
 	set_unit(a, lim);
 	nvefs_list_init(&a->touched);
@@ -163,7 +175,8 @@ void nvefs_alloc_done(struct nvefs_store *st)
 		nvefs_mutex_done(&a->locks[i].m);
 	nvefs_cond_done(&a->collect_cond);
 	nvefs_mutex_done(&a->collect_lock);
-	free(a->stash);
+	free(a->stash[0].e);
+	free(a->stash[1].e);
 	free(a->avail_map);
 	free(a->run_map);
 	free(a->groups);
@@ -205,6 +218,7 @@ int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks)
 
 	if (!blks)
 		return 0;
+	blks *= a->copies;
 	do {
 		if (room + coming < (int64_t)blks)
 			return -ENOSPC;
@@ -216,6 +230,7 @@ int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks)
 
 void nvefs_alloc_unpledge(struct nvefs_store *st, uint32_t blks)
 {
+	blks *= st->alloc->copies;
 	__atomic_fetch_sub(&st->alloc->pledged, blks, __ATOMIC_RELAXED);
 	nvefs_room_put(st->alloc, blks);
 }

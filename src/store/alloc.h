@@ -75,17 +75,19 @@ uint32_t nvefs_ref_credits(const struct nvefs_store *st);
 int nvefs_ref_count(struct nvefs_store *st, uint64_t pblk, struct nvefs_miss *miss, uint32_t *ret_count);
 
 /*
- * [txn] A block for metadata, bit set in this transaction; freed likewise. Used
- * by the tree. Both count root->meta_blks, nobody else does.
+ * [txn] A block for metadata, bit set in this transaction; freed likewise, each
+ * copy by itself. Used by the tree. They count root->meta_blks, nobody else does.
  */
 int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk);
+/* One for its second copy, in another group if there is room; *ret_twin 0 without second copies. */
+int nvefs_alloc_meta_twin(struct nvefs_txn *t, uint64_t *ret_twin);
 int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk);
 int nvefs_free_meta_prepare(struct nvefs_txn *t, uint64_t pblk);
 
 /*
- * Promise that `blks` metadata blocks can be had later (a dirty segment map
- * will need tree space when folded). -ENOSPC when they cannot. Give back with
- * nvefs_alloc_unpledge.
+ * Promise that `blks` metadata blocks, each with its second copy, can be had
+ * later (a dirty segment map will need tree space when folded). -ENOSPC when
+ * they cannot. Give back with nvefs_alloc_unpledge.
  */
 int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks);
 void nvefs_alloc_unpledge(struct nvefs_store *st, uint32_t blks);
@@ -132,7 +134,7 @@ void nvefs_alloc_done(struct nvefs_store *st); /* sets st->alloc to NULL; harmle
 void nvefs_alloc_release(struct nvefs_store *st, struct nvefs_queue *q, uint64_t durable, uint64_t tail);
 /*
  * [txn begin] Under the meta lock for writing: the allocator can serve `blks`
- * metadata blocks without I/O. 0, -EAGAIN, -ENOSPC (see nvefs_alloc_more), -ENOMEM, -EUCLEAN.
+ * metadata blocks, each with its second copy, without I/O. 0, -EAGAIN, -ENOSPC (see nvefs_alloc_more), -ENOMEM, -EUCLEAN.
  * Without NVEFS_TXN_FREEING it leaves the reserve and the pledges alone, with it
  * both may be used: transactions that free, and those that fold what was pledged for.
  */

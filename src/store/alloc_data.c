@@ -51,7 +51,10 @@ out:
 /* Metadata is at home there. */
 static bool is_meta_group(const struct nvefs_alloc *a, uint32_t g)
 {
-	return __atomic_load_n(&a->meta_group, __ATOMIC_RELAXED) == g;
+	for (uint32_t i = 0; i < a->copies; i++)
+		if (__atomic_load_n(&a->stash[i].group, __ATOMIC_RELAXED) == g)
+			return true;
+	return false;
 }
 
 /* Where to begin in a group: behind the last stretch; in a group shared with others, apart from

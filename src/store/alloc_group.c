@@ -25,16 +25,20 @@ static int bitmap_check(const struct nvefs_store *st, uint32_t g, const uint8_t 
 	for (uint32_t i = 0; i < len && nvefs_layout_is_fixed(&st->super, start + i); i++)
 		if (!nvefs_bitmap_test(bits, i))
 			return -EUCLEAN;
-	if (nvefs_layout_is_fixed(&st->super, start + len - 1) && !nvefs_bitmap_test(bits, len - 1))
-		return -EUCLEAN;
+	for (uint32_t i = len; i-- && nvefs_layout_is_fixed(&st->super, start + i);)
+		if (!nvefs_bitmap_test(bits, i))
+			return -EUCLEAN;
 	return 0;
 }
 
 static int bitmap_get(struct nvefs_store *st, uint32_t g, struct nvefs_miss *miss,
 		      struct nvefs_mblk **ret_b)
 {
-	return nvefs_cache_get(st, nvefs_layout_bitmap_pblk(g), NVEFS_BT_BITMAP,
-			       st->alloc->groups[g].bitmap_txn, miss, ret_b);
+	const struct nvefs_block_ref at = {.pblk = nvefs_layout_bitmap_pblk(g),
+					   .twin = nvefs_layout_bitmap_twin(&st->super, g),
+					   .txn = st->alloc->groups[g].bitmap_txn};
+
+	return nvefs_cache_get(st, at, NVEFS_BT_BITMAP, miss, ret_b);
 }
 
 static struct nvefs_group_mem *mem_new(uint32_t g, const uint8_t *bits)

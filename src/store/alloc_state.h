@@ -90,9 +90,19 @@ struct nvefs_stash_entry {
 	uint32_t group, off;
 };
 
+/* Blocks taken out for metadata, next one first. Guarded by meta for writing. */
+struct nvefs_stash {
+	struct nvefs_stash_entry *e;
+	uint32_t head, len, cap;
+	uint32_t group; /* filled from; read by data allocation as an atomic */
+	uint32_t off;	/* where to look next in it */
+	uint64_t seq;	/* handle_seq of the handle in which `group` is known to be cached */
+};
+
 struct nvefs_alloc {
 	uint32_t ngroups;
 	uint32_t unit, align; /* of a whole run, blocks */
+	uint32_t copies; /* of each metadata block: 1 or 2 */
 	uint32_t reserve;
 	uint32_t share_max; /* NVEFS_SHARE_MAX; tests lower it */
 	struct nvefs_group *groups;
@@ -118,13 +128,9 @@ struct nvefs_alloc {
 
 	/* guarded by meta for writing */
 	struct nvefs_list touched;
-	struct nvefs_stash_entry *stash; /* blocks taken out for metadata, next one first */
-	uint32_t stash_head, stash_len, stash_cap;
-	uint32_t meta_group; /* read by data allocation as an atomic */
-	uint32_t meta_off;
-	uint32_t misses; /* times in a row that miss_pblk was asked for */
+	struct nvefs_stash stash[2]; /* for first and for second copies */
+	uint32_t misses;	     /* times in a row that miss_pblk was asked for */
 	uint64_t miss_pblk;
-	uint64_t meta_seq; /* handle_seq of the handle in which meta_group is known to be cached */
 
 	uint32_t sweep_group; /* the collector's */
 	uint64_t epoch __attribute__((aligned(64)));

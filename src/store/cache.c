@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/log.h"
 #include "format/block.h"
+#include "store/copies.h"
 #include "store/state.h"
 
 static uint64_t hash_pblk(uint64_t pblk)
@@ -50,6 +51,7 @@ int nvefs_cache_init(struct nvefs_store *st)
 	nvefs_list_init(&c->dirty);
 	nvefs_list_init(&c->freed);
 	nvefs_list_init(&c->home);
+	nvefs_list_init(&c->heal);
 	c->buckets = calloc(c->nbuckets, sizeof(*c->buckets));
 	c->gens = calloc(NVEFS_CACHE_GENS, sizeof(*c->gens));
 	return c->buckets && c->gens ? 0 : -ENOMEM;
@@ -92,7 +94,7 @@ struct nvefs_mblk *nvefs_cache_peek(struct nvefs_store *st, uint64_t pblk)
 static void clock_update(struct nvefs_store *st, struct nvefs_mblk *b)
 {
 	struct nvefs_cache *c = &st->cache;
-	bool evictable = !b->dirty_txn && !b->image && !b->freed && !b->pinned;
+	bool evictable = !b->dirty_txn && !b->image && !b->freed && !b->pinned && !b->bad;
 	bool on_clock = !nvefs_list_empty(&b->lru);
 
 	if (evictable && !on_clock) {
@@ -117,6 +119,7 @@ struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, voi
 	nvefs_list_init(&b->lru);
 	nvefs_list_init(&b->dirty_link);
 	nvefs_list_init(&b->home_link);
+	nvefs_list_init(&b->heal_link);
 	b->hash_next = *slot;
 	*slot = b;
 	st->cache.nblks++;
@@ -136,6 +139,7 @@ static void mblk_drop(struct nvefs_store *st, struct nvefs_mblk *b)
 	nvefs_list_del(&b->dirty_link);
 	if (b->image)
 		nvefs_cache_image_drop(st, b);
+	nvefs_cache_heal_drop(st, b);
 	b->pinned = true;
 	clock_update(st, b); /* off the clock, whatever it was */
 	st->cache.nblks--;
@@ -161,6 +165,30 @@ void nvefs_cache_image_drop(struct nvefs_store *st, struct nvefs_mblk *b)
 	b->image = NULL;
 	nvefs_list_del(&b->home_link);
 	st->cache.nhome--;
+	clock_update(st, b);
+}
+
+void nvefs_cache_heal_add(struct nvefs_store *st, struct nvefs_mblk *b, uint8_t bad)
+{
+	struct nvefs_cache *c = &st->cache;
+
+	if (!b->bad) {
+		nvefs_list_push(&c->heal, &b->heal_link);
+		__atomic_store_n(&c->nheal, c->nheal + 1, __ATOMIC_RELAXED);
+	}
+	b->bad |= bad;
+	clock_update(st, b);
+}
+
+void nvefs_cache_heal_drop(struct nvefs_store *st, struct nvefs_mblk *b)
+{
+	struct nvefs_cache *c = &st->cache;
+
+	if (!b->bad)
+		return;
+	b->bad = 0;
+	nvefs_list_del(&b->heal_link);
+	__atomic_store_n(&c->nheal, c->nheal - 1, __ATOMIC_RELAXED);
 	clock_update(st, b);
 }
 
@@ -199,7 +227,7 @@ void nvefs_cache_shrink(struct nvefs_store *st)
 	}
 }
 
-static int cached_mismatch(const struct nvefs_mblk *b, uint16_t type, uint64_t txn)
+static int cached_mismatch(const struct nvefs_mblk *b, uint16_t type, const struct nvefs_block_ref *at)
 {
 	static struct nvefs_ratelimit rl = {.interval_s = 5, .burst = 10};
 	const struct nvefs_disk_header *h = b->data;
@@ -207,11 +235,13 @@ static int cached_mismatch(const struct nvefs_mblk *b, uint16_t type, uint64_t t
 
 	if (nvefs_ratelimit_ok(&rl, &missed))
 		nvefs_log(NVEFS_LOG_ERR,
-			  "metadata block %llu is type %u of transaction %llu%s; its parent "
-			  "expects type %u of transaction %llu (%u more such messages)",
+			  "metadata block %llu is type %u of transaction %llu, second copy at %llu%s; "
+			  "its parent expects type %u of transaction %llu, second copy at %llu "
+			  "(%u more such messages)",
 			  (unsigned long long)b->pblk, le16_get(h->type),
-			  (unsigned long long)le64_get(h->txn), b->freed ? ", freed" : "", type,
-			  (unsigned long long)txn, missed);
+			  (unsigned long long)le64_get(h->txn), (unsigned long long)le64_get(h->twin),
+			  b->freed ? ", freed" : "", type, (unsigned long long)at->txn,
+			  (unsigned long long)at->twin, missed);
 	return -EUCLEAN;
 }
 
@@ -227,22 +257,26 @@ static int out_of_range(const struct nvefs_store *st, uint64_t pblk)
 	return -EUCLEAN;
 }
 
-int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64_t txn,
+int nvefs_cache_get(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t type,
 		    struct nvefs_miss *miss, struct nvefs_mblk **ret_b)
 {
-	struct nvefs_mblk *b = nvefs_cache_peek(st, pblk);
+	struct nvefs_mblk *b = nvefs_cache_peek(st, at.pblk);
 	const struct nvefs_disk_header *h;
 
 	if (!b) {
-		if (pblk >= st->super.nblks)
-			return out_of_range(st, pblk);
-		*miss = (struct nvefs_miss){
-			.pblk = pblk, .txn = txn, .type = type, .gen = *gen(st, pblk)};
+		if (at.pblk >= st->super.nblks || at.twin >= st->super.nblks)
+			return out_of_range(st, at.pblk < st->super.nblks ? at.twin : at.pblk);
+		*miss = (struct nvefs_miss){.pblk = at.pblk,
+					    .twin = at.twin,
+					    .txn = at.txn,
+					    .type = type,
+					    .gen = *gen(st, at.pblk)};
 		return -EAGAIN;
 	}
 	h = b->data;
-	if (b->freed || le16_get(h->type) != type || (txn && le64_get(h->txn) != txn))
-		return cached_mismatch(b, type, txn);
+	if (b->freed || le16_get(h->type) != type || le64_get(h->twin) != at.twin ||
+	    (at.txn && le64_get(h->txn) != at.txn))
+		return cached_mismatch(b, type, &at);
 	if (!__atomic_load_n(&b->referenced, __ATOMIC_RELAXED))
 		__atomic_store_n(&b->referenced, 1, __ATOMIC_RELAXED);
 	*ret_b = b;
@@ -269,6 +303,7 @@ int nvefs_cache_new(struct nvefs_txn *t, uint64_t pblk, uint16_t type, struct nv
 {
 	struct nvefs_store *st = t->st;
 	struct nvefs_mblk *b = nvefs_cache_peek(st, pblk);
+	const struct nvefs_block_ref at = {.pblk = pblk, .txn = t->id};
 
 	if (!b) {
 		void *data = nvefs_buf_new(NVEFS_BLOCK_SIZE);
@@ -280,7 +315,7 @@ int nvefs_cache_new(struct nvefs_txn *t, uint64_t pblk, uint16_t type, struct nv
 		}
 	} else if (!b->freed) {
 		/* Cached means in use: the bitmap is wrong. */
-		return cached_mismatch(b, type, t->id);
+		return cached_mismatch(b, type, &at);
 	} else {
 		/* Only without the quarantine: the address came back early. */
 		nvefs_list_del(&b->dirty_link);
@@ -309,64 +344,79 @@ void nvefs_cache_forget(struct nvefs_txn *t, struct nvefs_mblk *b)
 	clock_update(t->st, b);
 }
 
-static void load_complain(const struct nvefs_miss *miss, const void *data, int err,
-			  enum nvefs_block_status status)
+/* No copy is good: the one that was read last tells what it is. */
+static void load_complain(const struct nvefs_miss *miss, const void *data, const struct nvefs_copies *c)
 {
 	static struct nvefs_ratelimit rl = {.interval_s = 5, .burst = 10};
 	uint32_t missed;
 
 	if (!nvefs_ratelimit_ok(&rl, &missed))
 		return;
-	if (err)
+	if (c->err[0])
 		nvefs_log(NVEFS_LOG_ERR, "metadata block %llu: %s (%u more such messages)",
-			  (unsigned long long)miss->pblk, strerror(-err), missed);
+			  (unsigned long long)miss->pblk, strerror(-c->err[0]), missed);
 	else
 		nvefs_log(NVEFS_LOG_ERR,
 			  "metadata block %llu: %s (has type %u, transaction %llu; expected type "
 			  "%u, transaction %llu; %u more such messages)",
-			  (unsigned long long)miss->pblk, nvefs_block_status_text(status),
+			  (unsigned long long)miss->pblk, nvefs_block_status_text(c->status[0]),
 			  nvefs_block_type(data), (unsigned long long)nvefs_block_txn(data),
 			  miss->type, (unsigned long long)miss->txn, missed);
+	if (miss->twin)
+		nvefs_log(NVEFS_LOG_ERR, "metadata block %llu: its second copy at block %llu: %s",
+			  (unsigned long long)miss->pblk, (unsigned long long)miss->twin,
+			  nvefs_copies_text(c, 1));
 }
 
-/* Under the meta lock for writing: *data (taken over, then NULL) is what the device has for the miss. */
+/*
+ * Under the meta lock for writing: *data (taken over, then NULL) is what the
+ * device has for the miss, err and c how that went. *ret_judged: it counts.
+ */
 static int load_insert(struct nvefs_store *st, const struct nvefs_miss *miss, void **data, int err,
-		       enum nvefs_block_status status, bool *ret_judged)
+		       const struct nvefs_copies *c, bool *ret_judged)
 {
+	struct nvefs_mblk *b;
+
 	*ret_judged = false;
 	if (nvefs_cache_peek(st, miss->pblk) || *gen(st, miss->pblk) != miss->gen)
 		return 0;
 	*ret_judged = true;
-	if (err || status)
-		return err ? err : -EUCLEAN;
+	if (err)
+		return err;
 	nvefs_cache_shrink(st);
-	if (!nvefs_cache_insert(st, miss->pblk, *data, false))
+	b = nvefs_cache_insert(st, miss->pblk, *data, false);
+	if (!b)
 		return -ENOMEM;
 	*data = NULL;
+	if (c->bad && !st->opts.read_only)
+		nvefs_cache_heal_add(st, b, c->bad);
 	return 0;
 }
 
 int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss)
 {
-	const struct nvefs_block_expect want = {
-		.pblk = miss->pblk, .txn = miss->txn, .uuid = st->super.uuid, .type = miss->type};
-	enum nvefs_block_status status = NVEFS_BLOCK_OK;
+	const struct nvefs_block_expect want = {.pblk = miss->pblk,
+						.twin = miss->twin,
+						.txn = miss->txn,
+						.uuid = st->super.uuid,
+						.type = miss->type};
 	void *data = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	struct nvefs_copies c = {0};
 	bool judged;
 	int err, read_err;
 
 	if (!data)
 		return -ENOMEM;
-	read_err = nvefs_queue_read(q, miss->pblk, 1, data);
-	if (!read_err)
-		status = nvefs_block_check(data, &want);
+	read_err = nvefs_copies_read(q, &want, false, data, &c);
 	nvefs_stat_add(st, loads, 1);
 
 	nvefs_store_wrlock(st);
-	err = load_insert(st, miss, &data, read_err, status, &judged);
+	err = load_insert(st, miss, &data, read_err, &c, &judged);
 	nvefs_store_wrunlock(st);
-	if (err && judged && data)
-		load_complain(miss, data, read_err, status);
+	if (judged && c.bad && read_err && data)
+		load_complain(miss, data, &c);
+	if (judged && c.bad)
+		nvefs_heal_note(st, &want, &c);
 	nvefs_buf_free(data);
 	return err;
 }

@@ -36,10 +36,24 @@ uint32_t nvefs_home_sort(struct nvefs_home *h, uint32_t n)
 	return kept;
 }
 
-int nvefs_home_write(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_home *h,
-		     uint32_t n)
+/* An entry for each second copy as well. */
+static uint32_t home_expand(const struct nvefs_store *st, struct nvefs_home *h, uint32_t n)
 {
-	struct iovec *iov = calloc(n ? n : 1, sizeof(*iov));
+	uint32_t all = n;
+
+	for (uint32_t i = 0; i < n; i++) {
+		uint64_t twin = nvefs_block_twin(h[i].image);
+
+		if (twin && twin < st->super.nblks)
+			h[all++] = (struct nvefs_home){twin, h[i].order, h[i].image};
+	}
+	return nvefs_home_sort(h, all);
+}
+
+int nvefs_home_write(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_home *h, uint32_t n)
+{
+	uint32_t all = home_expand(st, h, n);
+	struct iovec *iov = calloc(all ? all : 1, sizeof(*iov));
 	struct nvefs_iobatch batch = {0};
 	int err;
 
@@ -48,8 +62,8 @@ int nvefs_home_write(struct nvefs_store *st, struct nvefs_queue *q, const struct
 	err = nvefs_iobatch_init(&batch, q, HOME_DEPTH);
 	if (err)
 		goto free_iov;
-	for (uint32_t i = 0, len; i < n; i += len) {
-		for (len = 0; len < HOME_BLKS && i + len < n; len++) {
+	for (uint32_t i = 0, len; i < all; i += len) {
+		for (len = 0; len < HOME_BLKS && i + len < all; len++) {
 			if (h[i + len].pblk != h[i].pblk + len)
 				break;
 			iov[i + len] = (struct iovec){h[i + len].image, NVEFS_BLOCK_SIZE};
@@ -77,7 +91,7 @@ static struct nvefs_home *homes_collect(struct nvefs_store *st, uint32_t *ret_n)
 	uint32_t n = 0;
 
 	nvefs_store_rdlock(st);
-	h = calloc(st->cache.nhome ? st->cache.nhome : 1, sizeof(*h));
+	h = calloc(st->cache.nhome ? 2u * (size_t)st->cache.nhome : 1, sizeof(*h));
 	if (h) {
 		nvefs_list_for_each (l, &st->cache.home) {
 			struct nvefs_mblk *b = nvefs_container_of(l, struct nvefs_mblk, home_link);
@@ -96,8 +110,14 @@ static void images_drop(struct nvefs_store *st)
 	struct nvefs_list *l, *tmp;
 
 	nvefs_store_wrlock(st);
-	nvefs_list_for_each_safe (l, tmp, &st->cache.home)
-		nvefs_cache_image_drop(st, nvefs_container_of(l, struct nvefs_mblk, home_link));
+	nvefs_list_for_each_safe (l, tmp, &st->cache.home) {
+		struct nvefs_mblk *b = nvefs_container_of(l, struct nvefs_mblk, home_link);
+
+		/* Both copies have been written. */
+		nvefs_stat_add(st, copies_healed, (uint64_t)__builtin_popcount(b->bad));
+		nvefs_cache_heal_drop(st, b);
+		nvefs_cache_image_drop(st, b);
+	}
 	nvefs_cache_shrink(st);
 	nvefs_store_wrunlock(st);
 }
@@ -113,6 +133,8 @@ int nvefs_journal_write_header(struct nvefs_store *st, struct nvefs_queue *q, ui
 					.log_blks = j->log_blks,
 					.root_txn = durable};
 	unsigned int slot = h.seq % NVEFS_JOURNAL_HEADERS;
+	const struct nvefs_block_expect at = {.pblk = nvefs_journal_header_pblk(&st->super, slot),
+					      .twin = nvefs_journal_header_twin(&st->super, slot)};
 	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 	int err;
 
@@ -120,7 +142,8 @@ int nvefs_journal_write_header(struct nvefs_store *st, struct nvefs_queue *q, ui
 		return -ENOMEM;
 	nvefs_jheader_encode(&h, &st->super, slot, buf);
 	nvefs_block_seal(buf);
-	err = nvefs_queue_write(q, nvefs_journal_header_pblk(&st->super, slot), 1, buf, 0);
+	err = nvefs_copies_rewrite(q, &at, buf, at.twin ? NVEFS_COPY_FIRST | NVEFS_COPY_TWIN : NVEFS_COPY_FIRST,
+				   false);
 	nvefs_buf_free(buf);
 	if (!err && !nvefs_mutated(NVEFS_MUTATE_NO_HEADER_FLUSH))
 		err = nvefs_journal_flush(st, q);

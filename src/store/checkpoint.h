@@ -6,15 +6,17 @@
 #include "store/store.h"
 
 struct nvefs_home {
-	uint64_t pblk;
+	uint64_t pblk; /* of the first copy; the second is where the image says */
 	uint64_t order; /* of several images of a block the highest counts */
 	void *image;
 };
 
 /* Sort by pblk and keep the newest of each. Returns how many are left. */
 uint32_t nvefs_home_sort(struct nvefs_home *h, uint32_t n);
-/* Write them (sorted), many at a time, neighbours together, then Flush. 0 or -errno. */
-int nvefs_home_write(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_home *h,
-		     uint32_t n);
+/*
+ * Write them (sorted) and their second copies, many at a time, neighbours
+ * together, then Flush. `h` has room for 2 n, and is used up. 0 or -errno.
+ */
+int nvefs_home_write(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_home *h, uint32_t n);
 
 #endif

@@ -260,6 +260,7 @@ static void round_run(struct nvefs_store *st, struct round *r)
 	answer(st, &r->batch, fold_err);
 	idle = r->timer && !wrote;
 	settle(st, r->reclaim || idle);
+	nvefs_heal_run(st, st->commit.q);
 	if (r->stop && fold_err && !st->commit.stop_err)
 		st->commit.stop_err = fold_err;
 }

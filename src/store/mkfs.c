@@ -61,6 +61,7 @@ static int settle(struct mkfs *m, struct nvefs_error *err)
 	if (p->size_blks > lim->nblks)
 		return nvefs_error_set(err, -EINVAL, "%s: has only %llu blocks", id->target,
 				       (unsigned long long)lim->nblks);
+	sb->flags = p->flags;
 	rc = nvefs_layout_make(p->size_blks ? p->size_blks : lim->nblks, p->journal_blks, sb);
 	if (rc)
 		return nvefs_error_set(err, rc, "%s: %s", id->target,
@@ -72,7 +73,6 @@ static int settle(struct mkfs *m, struct nvefs_error *err)
 		return nvefs_error_set(err, rc, "%s: no random numbers from the system", id->target);
 	sb->disk_version = NVEFS_DISK_VERSION;
 	sb->seq = 1;
-	sb->flags = p->flags;
 	sb->created = p->created;
 	sb->iu_blks = lim->iu_blks;
 	sb->lba_bytes = lim->lba_bytes;
@@ -112,13 +112,11 @@ static uint64_t bitmaps_write(struct mkfs *m)
 
 	for (uint32_t g = 0; g < m->sb.ngroups; g++) {
 		struct nvefs_disk_bitmap *d = nvefs_spool_next(&m->spool, nvefs_layout_bitmap_pblk(g));
-		uint32_t nodes = nvefs_mkfs_tree_group_nodes(&m->tree, g);
+		struct nvefs_mkfs_run runs[2];
 
 		nvefs_layout_bitmap_init(&m->sb, g, FIRST_TXN, d);
-		if (nodes)
-			nvefs_bitmap_set_run(d->bits,
-					     g ? 1 : (uint32_t)(m->sb.journal_pblk + m->sb.journal_blks),
-					     nodes);
+		for (uint32_t n = nvefs_mkfs_tree_group_runs(&m->tree, g, runs); n-- > 0;)
+			nvefs_bitmap_set_run(d->bits, runs[n].off, runs[n].len);
 		free_blks += nvefs_mkfs_tree_group_free(&m->tree, g);
 	}
 	return free_blks;
@@ -128,11 +126,12 @@ static void root_write(struct mkfs *m, uint64_t free_blks)
 {
 	const struct nvefs_root root = {
 		.tree_pblk = nvefs_mkfs_tree_root(&m->tree),
+		.tree_twin = nvefs_mkfs_tree_root_twin(&m->tree),
 		.tree_txn = FIRST_TXN,
 		.tree_height = m->tree.height,
 		.next_ino = m->params->next_ino ? m->params->next_ino : NVEFS_FIRST_INO,
 		.free_blks = free_blks,
-		.meta_blks = m->tree.nnodes,
+		.meta_blks = m->tree.nnodes * (nvefs_super_dup(&m->sb) ? 2 : 1),
 		.inodes = m->params->inodes,
 		.written_s = (uint64_t)m->params->created.tv_sec,
 	};

@@ -70,10 +70,23 @@ static uint64_t group_room(const struct nvefs_super *sb, uint32_t group)
 	return nvefs_layout_group_len(sb, group) - nvefs_layout_group_fixed(sb, group);
 }
 
+/* As group_room, for any group in the middle. */
+static uint64_t middle_room(const struct nvefs_super *sb)
+{
+	return NVEFS_GROUP_BLKS - nvefs_layout_group_head(sb, 1);
+}
+
 /* Nodes that lie in front of this group. */
 static uint64_t nodes_before(const struct nvefs_super *sb, uint32_t group)
 {
-	return group ? group_room(sb, 0) + (uint64_t)(group - 1) * (NVEFS_GROUP_BLKS - 1) : 0;
+	return group ? group_room(sb, 0) + (uint64_t)(group - 1) * middle_room(sb) : 0;
+}
+
+/* The k-th block for nodes from `group` >= 1 on. */
+static uint64_t nth_pblk(const struct nvefs_super *sb, uint32_t group, uint64_t k)
+{
+	return (k / middle_room(sb) + group) * NVEFS_GROUP_BLKS + nvefs_layout_group_head(sb, 1) +
+	       k % middle_room(sb);
 }
 
 static uint64_t node_pblk(const struct nvefs_mkfs_tree *t, uint64_t k)
@@ -82,27 +95,79 @@ static uint64_t node_pblk(const struct nvefs_mkfs_tree *t, uint64_t k)
 
 	if (k < room)
 		return t->sb->journal_pblk + t->sb->journal_blks + k;
-	k -= room;
-	return (k / (NVEFS_GROUP_BLKS - 1) + 1) * NVEFS_GROUP_BLKS + 1 + k % (NVEFS_GROUP_BLKS - 1);
+	return nth_pblk(t->sb, 1, k - room);
 }
 
-uint32_t nvefs_mkfs_tree_group_nodes(const struct nvefs_mkfs_tree *t, uint32_t group)
+/* Second copies begin in this group; where there is one only, in its middle. */
+static uint32_t twin_group(const struct nvefs_mkfs_tree *t)
 {
-	uint64_t before = nodes_before(t->sb, group), room = group_room(t->sb, group);
+	return t->sb->ngroups / 2;
+}
 
+static uint64_t twin_start(const struct nvefs_mkfs_tree *t)
+{
+	return twin_group(t) ? nth_pblk(t->sb, twin_group(t), 0) : t->sb->nblks / 2;
+}
+
+static uint64_t node_twin(const struct nvefs_mkfs_tree *t, uint64_t k)
+{
+	if (!nvefs_super_dup(t->sb))
+		return 0;
+	return twin_group(t) ? nth_pblk(t->sb, twin_group(t), k) : twin_start(t) + k;
+}
+
+/* Of nnodes blocks, those between `before` and `before` + room. */
+static uint32_t part(const struct nvefs_mkfs_tree *t, uint64_t before, uint64_t room)
+{
 	if (t->nnodes <= before)
 		return 0;
 	return (uint32_t)(t->nnodes - before < room ? t->nnodes - before : room);
 }
 
+uint32_t nvefs_mkfs_tree_group_runs(const struct nvefs_mkfs_tree *t, uint32_t group, struct nvefs_mkfs_run ret[2])
+{
+	const struct nvefs_super *sb = t->sb;
+	uint32_t first = twin_group(t), n = 0;
+
+	ret[n].off = (uint32_t)nvefs_layout_group_head(sb, group);
+	ret[n].len = part(t, nodes_before(sb, group), group_room(sb, group));
+	n += ret[n].len > 0;
+	if (!nvefs_super_dup(sb) || group < first)
+		return n;
+	ret[n].off = first ? (uint32_t)nvefs_layout_group_head(sb, group) : (uint32_t)twin_start(t);
+	ret[n].len = part(t, (group - first) * middle_room(sb), middle_room(sb));
+	return n + (ret[n].len > 0);
+}
+
 uint32_t nvefs_mkfs_tree_group_free(const struct nvefs_mkfs_tree *t, uint32_t group)
 {
-	return (uint32_t)group_room(t->sb, group) - nvefs_mkfs_tree_group_nodes(t, group);
+	struct nvefs_mkfs_run runs[2];
+	uint32_t left = (uint32_t)group_room(t->sb, group);
+
+	for (uint32_t n = nvefs_mkfs_tree_group_runs(t, group, runs); n-- > 0;)
+		left -= runs[n].len;
+	return left;
 }
 
 uint64_t nvefs_mkfs_tree_root(const struct nvefs_mkfs_tree *t)
 {
 	return node_pblk(t, t->nnodes - 1);
+}
+
+uint64_t nvefs_mkfs_tree_root_twin(const struct nvefs_mkfs_tree *t)
+{
+	return node_twin(t, t->nnodes - 1);
+}
+
+/* All nodes have a place, and second copies begin behind the last first one. */
+static bool has_room(const struct nvefs_mkfs_tree *t)
+{
+	uint64_t last = nvefs_mkfs_tree_root(t);
+
+	if (nvefs_layout_is_fixed(t->sb, last))
+		return false;
+	return !nvefs_super_dup(t->sb) ||
+	       (last < twin_start(t) && !nvefs_layout_is_fixed(t->sb, nvefs_mkfs_tree_root_twin(t)));
 }
 
 static int check_items(const struct nvefs_mkfs_params *p)
@@ -135,7 +200,7 @@ int nvefs_mkfs_tree_plan(struct nvefs_mkfs_tree *t, const struct nvefs_super *sb
 				      NVEFS_NODE_MAX_CHILDREN;
 		t->nnodes += t->count[t->height];
 	}
-	return nvefs_layout_is_fixed(sb, nvefs_mkfs_tree_root(t)) ? -ENOSPC : 0;
+	return has_room(t) ? 0 : -ENOSPC;
 }
 
 static void *node_new(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s, uint64_t k, uint32_t level)
@@ -144,6 +209,7 @@ static void *node_new(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s, ui
 	void *node = nvefs_spool_next(s, pblk);
 
 	nvefs_block_fill(node, NVEFS_BT_NODE, pblk, t->txn, t->sb->uuid);
+	nvefs_block_set_twin(node, node_twin(t, k));
 	nvefs_node_init(node, (uint16_t)level);
 	return node;
 }
@@ -159,6 +225,12 @@ static int leaf_write(const struct nvefs_mkfs_tree *t, void *leaf, uint64_t firs
 		err = nvefs_leaf_insert(leaf, i, &it.key, it.val, it.len);
 	}
 	return err;
+}
+
+static struct nvefs_block_ref node_ref(const struct nvefs_mkfs_tree *t, uint64_t k)
+{
+	return (struct nvefs_block_ref){
+		.pblk = node_pblk(t, k), .twin = node_twin(t, k), .txn = t->txn};
 }
 
 /*
@@ -177,7 +249,7 @@ static void level_write(const struct nvefs_mkfs_tree *t, struct nvefs_spool *s, 
 
 		for (uint32_t i = 0; i < n; i++)
 			nvefs_inner_insert(node, i, &keys[child + i],
-					   node_pblk(t, first - below + child + i), t->txn);
+					   node_ref(t, first - below + child + i));
 		keys[k] = keys[child];
 		child += n;
 	}

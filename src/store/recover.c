@@ -2,15 +2,18 @@
 /*
  * Recovery: steps 10 and 11 of journal.h. The whole log (at most 64 MiB) is
  * read into memory, judged there, and the images are written home from there.
- * All of it is untrusted.
+ * All of it is untrusted. A block of the log that cannot be read matters where
+ * the next group would need it, and nowhere else.
  */
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/bitmap.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "format/block.h"
 #include "format/journal.h"
+#include "format/layout.h"
 #include "store/checkpoint.h"
 #include "store/iobatch.h"
 #include "store/journal.h"
@@ -25,8 +28,10 @@ struct recovery {
 	struct nvefs_error *err;
 	const char *target;
 	struct nvefs_jheader head;
+	struct nvefs_copies head_copies; /* of its slot */
 	uint8_t *log;
-	struct nvefs_home *homes; /* images of the groups taken; room for the whole log */
+	uint8_t *unread;	  /* bitmap of log blocks that cannot be read; NULL: none */
+	struct nvefs_home *homes; /* images of the groups taken; room for two of each block of the log */
 	uint32_t nhomes;
 	uint64_t txn; /* of the next group */
 	uint32_t pos; /* where it would start */
@@ -60,19 +65,31 @@ static int read_header_slot(struct recovery *r, unsigned int slot, void *buf, bo
 {
 	const struct nvefs_super *sb = &r->st->super;
 	const struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(sb, slot),
+						.twin = nvefs_journal_header_twin(sb, slot),
 						.uuid = sb->uuid,
 						.type = NVEFS_BT_JHEADER};
+	struct nvefs_copies c;
 	struct nvefs_jheader h;
-	int err = nvefs_queue_read(r->q, want.pblk, 1, buf);
+	int err = nvefs_copies_read(r->q, &want, true, buf, &c);
 
 	if (err)
-		return err;
-	if (nvefs_block_check(buf, &want) != NVEFS_BLOCK_OK || nvefs_jheader_decode(buf, sb, &h) != 0)
+		return err == -EUCLEAN ? 0 : err;
+	if (nvefs_jheader_decode(buf, sb, &h) != 0)
 		return 0;
-	if (!*found || h.seq > r->head.seq)
+	if (!*found || h.seq > r->head.seq) {
 		r->head = h;
+		r->head_copies = c;
+	}
 	*found = true;
 	return 0;
+}
+
+static struct nvefs_block_expect header_place(const struct recovery *r)
+{
+	unsigned int slot = r->head.seq % NVEFS_JOURNAL_HEADERS;
+
+	return (struct nvefs_block_expect){.pblk = nvefs_journal_header_pblk(&r->st->super, slot),
+					   .twin = nvefs_journal_header_twin(&r->st->super, slot)};
 }
 
 /* A torn slot is the normal trace of a cut: the other one holds, and the log from its tail on, too. */
@@ -87,11 +104,58 @@ static int read_header(struct recovery *r)
 	err0 = read_header_slot(r, 0, buf, &found);
 	err1 = read_header_slot(r, 1, buf, &found);
 	nvefs_buf_free(buf);
+	if (found && r->head_copies.bad) {
+		const struct nvefs_block_expect at = header_place(r);
+
+		nvefs_heal_note(r->st, &at, &r->head_copies);
+	}
 	if (found)
 		return 0;
 	if (err0 || err1)
 		return fail(r, err0 ? err0 : err1, "cannot read its header");
 	return fail(r, -EUCLEAN, "both headers are damaged");
+}
+
+/* The header that counts, as it is in its good copy, over the bad one. */
+static void heal_header(struct recovery *r)
+{
+	const struct nvefs_block_expect at = header_place(r);
+	void *buf;
+
+	if (!r->head_copies.bad)
+		return;
+	buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	if (!buf)
+		return;
+	nvefs_jheader_encode(&r->head, &r->st->super, r->head.seq % NVEFS_JOURNAL_HEADERS, buf);
+	nvefs_block_seal(buf);
+	if (nvefs_copies_rewrite(r->q, &at, buf, r->head_copies.bad, false))
+		nvefs_stat_add(r->st, copies_unhealed, 1);
+	else
+		nvefs_stat_add(r->st, copies_healed, 1);
+	nvefs_buf_free(buf);
+}
+
+/* Some block of the log cannot be read: find out which. They read as zeros, and are noted. */
+static int read_log_singly(struct recovery *r)
+{
+	const struct nvefs_journal *j = &r->st->journal;
+
+	r->unread = calloc((j->log_blks + 7) / 8, 1);
+	if (!r->unread)
+		return -ENOMEM;
+	for (uint32_t i = 0, n; i < j->log_blks; i += n) {
+		n = j->log_blks - i < READ_BLKS ? j->log_blks - i : READ_BLKS;
+		if (!nvefs_queue_read(r->q, j->log_pblk + i, n, log_at(r, i)))
+			continue;
+		for (uint32_t k = i; k < i + n; k++) {
+			if (!nvefs_queue_read(r->q, j->log_pblk + k, 1, log_at(r, k)))
+				continue;
+			memset(log_at(r, k), 0, NVEFS_BLOCK_SIZE);
+			nvefs_bitmap_set(r->unread, k);
+		}
+	}
+	return 0;
 }
 
 static int read_log(struct recovery *r)
@@ -102,7 +166,7 @@ static int read_log(struct recovery *r)
 	int err = -ENOMEM;
 
 	r->log = nvefs_buf_new((size_t)j->log_blks * NVEFS_BLOCK_SIZE);
-	r->homes = calloc(j->log_blks, sizeof(*r->homes));
+	r->homes = calloc(2u * (size_t)j->log_blks, sizeof(*r->homes));
 	iov = calloc(j->log_blks, sizeof(*iov));
 	if (!r->log || !r->homes || !iov || nvefs_iobatch_init(&batch, r->q, READ_DEPTH) != 0)
 		goto out;
@@ -113,19 +177,38 @@ static int read_log(struct recovery *r)
 		nvefs_iobatch_submit(&batch, NVEFS_IO_READ, j->log_pblk + i, iov + i, n);
 	}
 	err = nvefs_iobatch_wait(&batch);
+	if (err && err != -ENOMEM)
+		err = read_log_singly(r);
 out:
 	nvefs_iobatch_done(&batch);
 	free(iov);
 	return err ? fail(r, err, strerror(-err)) : 0;
 }
 
+/* One of n blocks of the log from pos on could not be read. */
+static bool is_unread(const struct recovery *r, uint32_t pos, uint32_t n)
+{
+	for (uint32_t i = 0; r->unread && i < n; i++)
+		if (nvefs_bitmap_test(r->unread, (pos + i) % r->head.log_blks))
+			return true;
+	return false;
+}
+
+static int fail_unread(const struct recovery *r)
+{
+	return nvefs_error_set(r->err, -EIO,
+			       "%s: journal: a block of the log cannot be read where transaction %llu "
+			       "is, or would be: whether it was committed is not known",
+			       r->target, (unsigned long long)r->txn);
+}
+
 static int check_image(struct recovery *r, const void *image, uint64_t home)
 {
 	const uint16_t type = nvefs_block_type(image);
 	const struct nvefs_block_expect want = {
-		.pblk = home, .txn = r->txn, .uuid = r->st->super.uuid, .type = type};
+		.pblk = home, .twin = NVEFS_TWIN_ANY, .txn = r->txn, .uuid = r->st->super.uuid, .type = type};
 
-	if (type != NVEFS_BT_ROOT && type != NVEFS_BT_NODE && type != NVEFS_BT_BITMAP)
+	if (!nvefs_image_home_ok(image, &r->st->super))
 		return -EUCLEAN;
 	return nvefs_block_status_errno(nvefs_block_check(image, &want));
 }
@@ -190,12 +273,17 @@ static int take_group(struct recovery *r)
 
 	if (rc < 0)
 		return rc;
+	/* A group goes on there, ends there, or was never durable: which of these, cannot be told. */
+	if (is_unread(r, r->pos + n, 1))
+		return fail_unread(r);
 	if (!rc || !log_is(r, r->pos + n, NVEFS_BT_JCOMMIT, r->txn) ||
 	    nvefs_jcommit_decode(log_at(r, r->pos + n), &r->st->super, &c) != 0)
 		goto none;
 	if (c.epoch != r->head.epoch || c.nblks != n || c.nimages != r->nhomes - first)
 		goto none;
 	if (!nvefs_mutated(NVEFS_MUTATE_NO_GROUP_CHECK)) {
+		if (is_unread(r, r->pos, n))
+			return fail_unread(r);
 		if (!group_checksum_ok(r, &c))
 			goto none;
 		for (uint32_t i = first; i < r->nhomes; i++)
@@ -280,12 +368,21 @@ static int write_back(struct recovery *r)
 	if (nvefs_dev_limits(st->dev)->read_only)
 		return fail(r, -EROFS,
 			    "must be replayed, but the device is read-only: open it without recovery");
+	heal_header(r);
 	if (nvefs_mutated(NVEFS_MUTATE_HEADER_FIRST))
 		nvefs_journal_write_header(st, r->q, epoch);
 	err = nvefs_home_write(st, r->q, r->homes, r->nhomes);
 	if (!err)
 		err = nvefs_journal_write_header(st, r->q, epoch);
 	return err ? fail(r, err, "writing during recovery failed") : 0;
+}
+
+static struct nvefs_block_expect root_place(const struct nvefs_super *sb)
+{
+	return (struct nvefs_block_expect){.pblk = sb->root_pblk,
+					   .twin = nvefs_layout_root_twin(sb),
+					   .uuid = sb->uuid,
+					   .type = NVEFS_BT_ROOT};
 }
 
 /*
@@ -296,8 +393,8 @@ static int write_back(struct recovery *r)
 static int read_root(struct recovery *r, uint64_t min_txn, uint64_t max_txn)
 {
 	struct nvefs_store *st = r->st;
-	const struct nvefs_block_expect want = {
-		.pblk = st->super.root_pblk, .uuid = st->super.uuid, .type = NVEFS_BT_ROOT};
+	const struct nvefs_block_expect want = root_place(&st->super);
+	struct nvefs_copies c = {0};
 	struct nvefs_mblk *b = nvefs_cache_peek(st, want.pblk);
 	enum nvefs_block_status status;
 	uint64_t txn;
@@ -311,8 +408,12 @@ static int read_root(struct recovery *r, uint64_t min_txn, uint64_t max_txn)
 			nvefs_buf_free(data);
 			return fail(r, -ENOMEM, "out of memory");
 		}
-		err = nvefs_queue_read(r->q, want.pblk, 1, data);
-		if (err)
+		err = nvefs_copies_read(r->q, &want, true, data, &c);
+		if (c.bad)
+			nvefs_heal_note(st, &want, &c);
+		if (!err && c.bad && !st->opts.read_only)
+			nvefs_cache_heal_add(st, b, c.bad);
+		if (err && err != -EUCLEAN)
 			return nvefs_error_set(r->err, err, "%s: root block: %s", r->target,
 					       strerror(-err));
 	}
@@ -338,16 +439,15 @@ static int read_root(struct recovery *r, uint64_t min_txn, uint64_t max_txn)
 /* Before anything is overwritten: an intact root block newer than the journal means that the journal is not whole. */
 static int check_home_root(struct recovery *r)
 {
-	const struct nvefs_super *sb = &r->st->super;
-	const struct nvefs_block_expect want = {
-		.pblk = sb->root_pblk, .uuid = sb->uuid, .type = NVEFS_BT_ROOT};
+	const struct nvefs_block_expect want = root_place(&r->st->super);
+	struct nvefs_copies c;
 	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 	int err;
 
 	if (!buf)
 		return fail(r, -ENOMEM, "out of memory");
-	err = nvefs_queue_read(r->q, want.pblk, 1, buf);
-	if (!err && nvefs_block_check(buf, &want) == NVEFS_BLOCK_OK && nvefs_block_txn(buf) >= r->txn)
+	err = nvefs_copies_read(r->q, &want, true, buf, &c);
+	if (!err && nvefs_block_txn(buf) >= r->txn)
 		err = fail(r, -EUCLEAN, "its newest groups are missing: the device lost durable writes");
 	else
 		err = 0; /* torn by a cut; an image of it is in each group */
@@ -427,6 +527,7 @@ int nvefs_journal_recover(struct nvefs_store *st, struct nvefs_queue *q, struct 
 	}
 	rc = replay(&r);
 	free(r.homes);
+	free(r.unread);
 	nvefs_buf_free(r.log);
 	return rc;
 }

@@ -37,13 +37,17 @@ static int bitmap_renew(struct nvefs_txn *t, uint32_t group, struct nvefs_mblk *
 	struct nvefs_store *st = t->st;
 	uint64_t pblk = nvefs_layout_bitmap_pblk(group);
 	struct nvefs_mblk *b = nvefs_cache_peek(st, pblk);
+	int err = 0;
 
 	if (!b)
-		return nvefs_cache_new(t, pblk, NVEFS_BT_BITMAP, ret_b);
-	if (b->freed)
-		return -EUCLEAN;
+		err = nvefs_cache_new(t, pblk, NVEFS_BT_BITMAP, &b);
+	else if (b->freed)
+		err = -EUCLEAN;
+	if (err)
+		return err;
 	nvefs_cache_dirty(t, b);
 	nvefs_block_fill(b->data, NVEFS_BT_BITMAP, pblk, t->id, st->super.uuid);
+	nvefs_block_set_twin(b->data, nvefs_layout_bitmap_twin(&st->super, group));
 	*ret_b = b;
 	return 0;
 }

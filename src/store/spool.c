@@ -40,6 +40,11 @@ void *nvefs_spool_next(struct nvefs_spool *s, uint64_t pblk)
 	return b;
 }
 
+static uint64_t twin_at(const struct nvefs_spool *s, uint32_t i)
+{
+	return nvefs_block_twin(s->iov[i].iov_base);
+}
+
 int nvefs_spool_write(struct nvefs_spool *s)
 {
 	int err;
@@ -48,6 +53,12 @@ int nvefs_spool_write(struct nvefs_spool *s)
 		for (len = 0; i + len < s->n && s->pblk[i + len] == s->pblk[i] + len; len++)
 			nvefs_block_seal(s->iov[i + len].iov_base);
 		nvefs_iobatch_submit(&s->batch, NVEFS_IO_WRITE, s->pblk[i], s->iov + i, len);
+	}
+	for (uint32_t i = 0, len; i < s->n && !s->err; i += len) {
+		for (len = 1; i + len < s->n && twin_at(s, i) && twin_at(s, i + len) == twin_at(s, i) + len; len++)
+			;
+		if (twin_at(s, i))
+			nvefs_iobatch_submit(&s->batch, NVEFS_IO_WRITE, twin_at(s, i), s->iov + i, len);
 	}
 	err = nvefs_iobatch_wait(&s->batch);
 	if (!s->err)

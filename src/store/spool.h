@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Writing many single blocks in any ascending order with bounded memory: fill a
- * buffer, name its address; neighbours go out together, many at a time.
+ * buffer, name its address; neighbours go out together, many at a time. Where its
+ * header names a second copy, that is written as well.
  */
 #ifndef NVEFS_STORE_SPOOL_H
 #define NVEFS_STORE_SPOOL_H

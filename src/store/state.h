@@ -16,6 +16,7 @@
 #include "format/root.h"
 #include "store/alloc.h"
 #include "store/cache.h"
+#include "store/copies.h"
 #include "store/mutation.h"
 #include "store/store.h"
 
@@ -38,6 +39,8 @@ struct nvefs_cache {
 	struct nvefs_list freed; /* by dirty_link, in order of the freeing transaction (dirty_txn) */
 	struct nvefs_list home;	 /* with an image, by home_link */
 	uint32_t nhome;
+	struct nvefs_list heal; /* with a bad copy, by heal_link */
+	uint32_t nheal;		/* also read without the lock */
 	uint32_t *gens; /* by hash of pblk: how many blocks have left the cache, see nvefs_miss.gen */
 };
 
@@ -116,10 +119,24 @@ struct nvefs_mblk *nvefs_cache_insert(struct nvefs_store *st, uint64_t pblk, voi
 void nvefs_cache_image_set(struct nvefs_store *st, struct nvefs_mblk *b, void *image, uint64_t txn);
 /* For writing. The image is home, or needs not go there. */
 void nvefs_cache_image_drop(struct nvefs_store *st, struct nvefs_mblk *b);
+/* For writing. The copies named in `bad` are not what they must be: nvefs_heal_run writes them. */
+void nvefs_cache_heal_add(struct nvefs_store *st, struct nvefs_mblk *b, uint8_t bad);
+/* For writing. They have been written, or cannot be. */
+void nvefs_cache_heal_drop(struct nvefs_store *st, struct nvefs_mblk *b);
 /* For writing. Remove the blocks that were freed by transactions up to `durable`. */
 void nvefs_cache_purge(struct nvefs_store *st, uint64_t durable);
 /* For writing, not in a transaction. Keep to max_blks. */
 void nvefs_cache_shrink(struct nvefs_store *st);
+
+/* ---- heal.c ---- */
+/*
+ * On the commit thread: write bad copies anew, of blocks whose content at home is
+ * the newest there is. Those that wait for a commit or a checkpoint are written
+ * by that one. A failure is counted and told, and does not end writing.
+ */
+void nvefs_heal_run(struct nvefs_store *st, struct nvefs_queue *q);
+/* Any thread, no lock: count what a read of both or one of the copies found, and tell it if one was good. */
+void nvefs_heal_note(struct nvefs_store *st, const struct nvefs_block_expect *want, const struct nvefs_copies *c);
 
 /* ---- commit.c ---- */
 /* On the commit thread: commit what is there and answer nobody. `checkpoint`: empty the journal, too. */

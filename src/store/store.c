@@ -122,6 +122,8 @@ static int store_load(struct nvefs_store *st, struct nvefs_queue *q, struct nvef
 	rc = nvefs_journal_recover(st, q, err);
 	if (rc)
 		return rc;
+	if (!st->opts.read_only)
+		nvefs_super_heal(st, q, NULL, NULL);
 	rc = nvefs_alloc_init(st, q);
 	if (rc)
 		return nvefs_error_set(err, rc, "%s: cannot read the allocation groups: %s",
@@ -177,6 +179,9 @@ void nvefs_store_stats(struct nvefs_store *st, struct nvefs_store_stats *ret)
 	ret->loads = nvefs_stat_get(s->loads);
 	ret->recovered_txns = nvefs_stat_get(s->recovered_txns);
 	ret->recovered_blks = nvefs_stat_get(s->recovered_blks);
+	ret->copies_bad = nvefs_stat_get(s->copies_bad);
+	ret->copies_healed = nvefs_stat_get(s->copies_healed);
+	ret->copies_unhealed = nvefs_stat_get(s->copies_unhealed);
 	ret->journal_blks = st->journal.log_blks;
 	ret->journal_live_blks = nvefs_stat_get(st->journal.live_blks);
 	nvefs_store_rdlock(st);

@@ -41,6 +41,7 @@ struct nvefs_store;
 /* A metadata block that must be read first. Filled by nvefs_cache_get only. */
 struct nvefs_miss {
 	uint64_t pblk;
+	uint64_t twin; /* its second copy; 0: there is none */
 	uint64_t txn;  /* expected hdr.txn; 0: not known */
 	uint32_t gen;  /* tells whether the block was freed meanwhile */
 	uint16_t type; /* enum nvefs_block_type */
@@ -100,8 +101,10 @@ void nvefs_store_wrlock(struct nvefs_store *st);
 void nvefs_store_wrunlock(struct nvefs_store *st);
 
 /*
- * Read the missing block into the cache. Not under the meta lock. 0 (look
- * again: it is there, or the miss is out of date), -EIO, -EUCLEAN, -ENOMEM.
+ * Read the missing block into the cache, from its second copy when the first is
+ * bad; the bad one is written anew by the commit thread later (heal.c). Not under
+ * the meta lock. 0 (look again: it is there, or the miss is out of date), -EIO,
+ * -EUCLEAN, -ENOMEM.
  */
 int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss);
 /* For loops: true when *err was -EAGAIN and the block is there now; else false, *err the result. */
@@ -173,6 +176,8 @@ struct nvefs_store_stats {
 	uint64_t journal_blks, journal_live_blks, cache_blks, cache_dirty_blks;
 	uint64_t txn_running, txn_durable;
 	uint64_t total_blks, free_blks, quarantined_blks, reserve_blks;
+	/* copies of metadata blocks: found bad; of these, written anew; and not, since that failed */
+	uint64_t copies_bad, copies_healed, copies_unhealed;
 };
 void nvefs_store_stats(struct nvefs_store *st, struct nvefs_store_stats *ret);
 

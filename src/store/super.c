@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/log.h"
 #include "format/block.h"
 #include "format/layout.h"
 #include "store/state.h"
@@ -121,6 +122,57 @@ int nvefs_store_super_write(struct nvefs_store *st, struct nvefs_queue *q, const
 	}
 	nvefs_mutex_unlock(&st->super_write);
 	return err;
+}
+
+/* NULL: the slot is as it must be; else what is wrong. */
+static const char *slot_fault(struct nvefs_store *st, struct nvefs_queue *q, uint64_t pblk, void *buf)
+{
+	const char *why = "cannot be read";
+	struct nvefs_super sb;
+
+	if (nvefs_queue_read(q, pblk, 1, buf) || nvefs_super_decode(buf, pblk, &sb, &why))
+		return why;
+	if (sb.seq != st->super.seq || memcmp(sb.uuid, st->super.uuid, sizeof(sb.uuid)) != 0)
+		return nvefs_block_status_text(NVEFS_BLOCK_STALE);
+	return NULL;
+}
+
+static void slot_heal(struct nvefs_store *st, struct nvefs_queue *q, unsigned int slot, const char *why)
+{
+	unsigned long long pblk = nvefs_super_slot_pblk(st->super.nblks, slot);
+
+	nvefs_stat_add(st, copies_bad, 1);
+	nvefs_log(NVEFS_LOG_WARN, "superblock slot %u (block %llu) is bad: %s; the others are good", slot,
+		  pblk, why);
+	if (st->opts.read_only || nvefs_store_error(st))
+		return;
+	if (nvefs_super_write_slot(st->dev, q, &st->super, slot))
+		nvefs_stat_add(st, copies_unhealed, 1);
+	else
+		nvefs_stat_add(st, copies_healed, 1);
+}
+
+int nvefs_super_heal(struct nvefs_store *st, struct nvefs_queue *q,
+		     void (*bad)(void *arg, uint64_t pblk, int err), void *arg)
+{
+	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+
+	if (!buf)
+		return -ENOMEM;
+	nvefs_mutex_lock(&st->super_write);
+	for (unsigned int slot = 0; slot < NVEFS_SUPER_SLOTS; slot++) {
+		uint64_t pblk = nvefs_super_slot_pblk(st->super.nblks, slot);
+		const char *why = slot_fault(st, q, pblk, buf);
+
+		if (!why)
+			continue;
+		slot_heal(st, q, slot, why);
+		if (bad)
+			bad(arg, pblk, -EUCLEAN);
+	}
+	nvefs_mutex_unlock(&st->super_write);
+	nvefs_buf_free(buf);
+	return 0;
 }
 
 void nvefs_store_super_copy(struct nvefs_store *st, struct nvefs_super *ret_sb)

@@ -53,7 +53,8 @@ static bool content_ok(struct nvefs_store *st, const void *block)
 	if (!nvefs_node_level(block))
 		return true;
 	for (uint32_t i = 0; i < nvefs_node_nitems(block); i++)
-		if (nvefs_layout_is_fixed(nvefs_store_super(st), nvefs_inner_pblk(block, i)))
+		if (!nvefs_layout_node_ok(nvefs_store_super(st), nvefs_inner_pblk(block, i),
+					  nvefs_inner_child(block, i).twin))
 			return false;
 	return true;
 }
@@ -71,23 +72,23 @@ static int complain(uint64_t pblk, uint32_t level)
 	return -EUCLEAN;
 }
 
-int nvefs_tree_node_get(struct nvefs_store *st, uint64_t pblk, uint64_t txn, uint32_t level,
+int nvefs_tree_node_get(struct nvefs_store *st, struct nvefs_block_ref at, uint32_t level,
 			const struct nvefs_tree_range *range, struct nvefs_miss *miss,
 			struct nvefs_mblk **ret_b)
 {
 	struct nvefs_mblk *b;
-	int err = nvefs_cache_get(st, pblk, NVEFS_BT_NODE, txn, miss, &b);
+	int err = nvefs_cache_get(st, at, NVEFS_BT_NODE, miss, &b);
 
 	if (err)
 		return err;
 	/* Readers under the shared lock may all find out at once; they store the same. */
 	if (!__atomic_load_n(&b->checked, __ATOMIC_RELAXED)) {
 		if (!content_ok(st, b->data))
-			return complain(pblk, level);
+			return complain(at.pblk, level);
 		__atomic_store_n(&b->checked, true, __ATOMIC_RELAXED);
 	}
 	if (nvefs_node_level(b->data) != level || !bounds_ok(b->data, range))
-		return complain(pblk, level);
+		return complain(at.pblk, level);
 	*ret_b = b;
 	return 0;
 }
@@ -97,14 +98,14 @@ int nvefs_tree_descend(struct nvefs_store *st, const struct nvefs_key *key, stru
 {
 	const struct nvefs_root *root = nvefs_store_root(st);
 	struct nvefs_tree_range range = {.has_high = false};
-	uint64_t pblk = root->tree_pblk, txn = root->tree_txn;
+	struct nvefs_block_ref at = nvefs_tree_root_ref(root);
 
 	if (!root->tree_height || root->tree_height > NVEFS_TREE_MAX_HEIGHT)
 		return -EUCLEAN;
 	ret_path->height = root->tree_height;
 	for (uint32_t level = root->tree_height; level-- > 0;) {
 		struct nvefs_tree_step *step = &ret_path->at[level];
-		int err = nvefs_tree_node_get(st, pblk, txn, level, &range, miss, &step->b);
+		int err = nvefs_tree_node_get(st, at, level, &range, miss, &step->b);
 
 		if (err)
 			return err;
@@ -114,8 +115,7 @@ int nvefs_tree_descend(struct nvefs_store *st, const struct nvefs_key *key, stru
 			break;
 		}
 		step->idx = nvefs_inner_find(step->b->data, key);
-		pblk = nvefs_inner_pblk(step->b->data, step->idx);
-		txn = nvefs_inner_txn(step->b->data, step->idx);
+		at = nvefs_inner_child(step->b->data, step->idx);
 		range = nvefs_tree_child_range(step->b->data, &range, step->idx);
 	}
 	return 0;
@@ -166,6 +166,14 @@ bool nvefs_tree_is_sparse(const void *block)
 	return nvefs_leaf_used(block) < NVEFS_NODE_BODY / 3;
 }
 
+int nvefs_tree_free_prepare(struct nvefs_txn *t, const struct nvefs_mblk *b)
+{
+	uint64_t twin = nvefs_block_twin(b->data);
+	int err = nvefs_free_meta_prepare(t, b->pblk);
+
+	return err || !twin ? err : nvefs_free_meta_prepare(t, twin);
+}
+
 /*
  * Nodes that a removal of this key frees: the leaf (later removals of the same
  * transaction may empty it, so it counts whatever its fill), and each inner
@@ -186,7 +194,7 @@ int nvefs_tree_prepare(struct nvefs_txn *t, const struct nvefs_key *key)
 			return 0;
 		if (level && level < path.height - 1 && !nvefs_tree_is_sparse(b->data))
 			return 0;
-		err = nvefs_free_meta_prepare(t, b->pblk);
+		err = nvefs_tree_free_prepare(t, b);
 		if (err)
 			return err;
 	}
@@ -195,14 +203,16 @@ int nvefs_tree_prepare(struct nvefs_txn *t, const struct nvefs_key *key)
 
 /*
  * With h levels (one more, for the tree may grow meanwhile): the path, a new or
- * a neighbouring node for each of them and a new root; for each node that is
- * allocated or freed a bitmap and, in the path of its group item, a leaf and
- * its parent; and the upper part of those paths, which they share.
+ * a neighbouring node for each of them and a new root; for each copy of a node
+ * that is allocated or freed a bitmap and, in the path of its group item, a leaf
+ * and its parent; and the upper part of those paths, which they share.
  */
 uint32_t nvefs_tree_credits(const struct nvefs_store *st)
 {
 	const struct nvefs_root *root = nvefs_store_root((struct nvefs_store *)st);
 	uint32_t h = __atomic_load_n(&root->tree_height, __ATOMIC_RELAXED) + 1;
 
-	return 2 * h + 1 + 3 * (h + 1) + h;
+	uint32_t copies = nvefs_super_dup(nvefs_store_super(st)) ? 2 : 1;
+
+	return 2 * h + 1 + copies * 3 * (h + 1) + h;
 }

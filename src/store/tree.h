@@ -47,7 +47,7 @@ uint32_t nvefs_tree_credits(const struct nvefs_store *st);
  * Nobody may change the tree meanwhile: it would look damaged.
  */
 struct nvefs_tree_visit {
-	uint64_t pblk, txn;
+	uint64_t pblk, twin, txn; /* twin 0: no second copy */
 	uint32_t level;
 	int err;
 	const struct nvefs_disk_node *node;

@@ -19,6 +19,13 @@ struct fresh {
 	uint32_t n;
 };
 
+/* How a parent speaks of a node that this transaction has changed. */
+static struct nvefs_block_ref ref_of(const struct nvefs_txn *t, const struct nvefs_mblk *b)
+{
+	return (struct nvefs_block_ref){
+		.pblk = b->pblk, .twin = nvefs_block_twin(b->data), .txn = t->id};
+}
+
 /* The whole path becomes part of the transaction. */
 static void path_dirty(struct nvefs_txn *t, struct nvefs_tree_path *path)
 {
@@ -31,7 +38,7 @@ static void path_dirty(struct nvefs_txn *t, struct nvefs_tree_path *path)
 		}
 		changed = nvefs_cache_dirty(t, path->at[level].b);
 		nvefs_inner_set(path->at[level].b->data, path->at[level].idx,
-				path->at[level - 1].b->pblk, t->id);
+				ref_of(t, path->at[level - 1].b));
 	}
 }
 
@@ -62,16 +69,20 @@ static uint32_t split_count(const struct nvefs_tree_path *path)
 
 static int fresh_get(struct nvefs_txn *t, uint32_t n, struct fresh *ret)
 {
-	uint64_t pblk;
+	uint64_t pblk, twin;
 	int err;
 
 	for (ret->n = 0; ret->n < n; ret->n++) {
 		err = nvefs_alloc_meta(t, &pblk);
 		if (err)
 			return err;
+		err = nvefs_alloc_meta_twin(t, &twin);
+		if (err)
+			return err;
 		err = nvefs_cache_new(t, pblk, NVEFS_BT_NODE, &ret->b[ret->n]);
 		if (err)
 			return err;
+		nvefs_block_set_twin(ret->b[ret->n]->data, twin);
 	}
 	return 0;
 }
@@ -93,6 +104,13 @@ static void height_set(struct nvefs_root *root, uint32_t height)
 	__atomic_store_n(&root->tree_height, height, __ATOMIC_RELAXED);
 }
 
+static void root_set(struct nvefs_root *root, struct nvefs_block_ref ref)
+{
+	root->tree_pblk = ref.pblk;
+	root->tree_twin = ref.twin;
+	root->tree_txn = ref.txn;
+}
+
 /* A new root above the old one and its new right neighbour. */
 static void root_grow(struct nvefs_txn *t, struct nvefs_mblk *right, struct fresh *f)
 {
@@ -101,10 +119,9 @@ static void root_grow(struct nvefs_txn *t, struct nvefs_mblk *right, struct fres
 	const struct nvefs_key zero = nvefs_key_make(0, 0, 0);
 	struct nvefs_key key = nvefs_node_key(right->data, 0);
 
-	nvefs_inner_insert(top->data, 0, &zero, root->tree_pblk, root->tree_txn);
-	nvefs_inner_insert(top->data, 1, &key, right->pblk, t->id);
-	root->tree_pblk = top->pblk;
-	root->tree_txn = t->id;
+	nvefs_inner_insert(top->data, 0, &zero, nvefs_tree_root_ref(root));
+	nvefs_inner_insert(top->data, 1, &key, ref_of(t, right));
+	root_set(root, ref_of(t, top));
 	height_set(root, root->tree_height + 1);
 }
 
@@ -121,16 +138,16 @@ static void parents_insert(struct nvefs_txn *t, const struct nvefs_tree_path *pa
 		/* The first key was no bound and may lie above the new one. */
 		nvefs_inner_set_key(parent->data, 0, &path->at[level].range.low);
 		if (nvefs_node_nitems(parent->data) < NVEFS_NODE_MAX_CHILDREN) {
-			nvefs_inner_insert(parent->data, pos, &key, right->pblk, t->id);
+			nvefs_inner_insert(parent->data, pos, &key, ref_of(t, right));
 			return;
 		}
 		next = fresh_take(f, (uint16_t)level);
 		split = nvefs_inner_split_point(parent->data, pos);
 		nvefs_inner_split(parent->data, split.at, next->data);
 		if (split.right)
-			nvefs_inner_insert(next->data, pos - split.at, &key, right->pblk, t->id);
+			nvefs_inner_insert(next->data, pos - split.at, &key, ref_of(t, right));
 		else
-			nvefs_inner_insert(parent->data, pos, &key, right->pblk, t->id);
+			nvefs_inner_insert(parent->data, pos, &key, ref_of(t, right));
 		right = next;
 	}
 	root_grow(t, right, f);
@@ -199,10 +216,14 @@ int nvefs_tree_put(struct nvefs_txn *t, const struct nvefs_key *key, const void 
 
 static int node_free(struct nvefs_txn *t, struct nvefs_mblk *b)
 {
-	uint64_t pblk = b->pblk;
+	uint64_t pblk = b->pblk, twin = nvefs_block_twin(b->data);
+	int err;
 
 	nvefs_cache_forget(t, b);
-	return nvefs_free_meta(t, pblk);
+	err = nvefs_free_meta(t, pblk);
+	if (!err && twin)
+		err = nvefs_free_meta(t, twin);
+	return err;
 }
 
 /*
@@ -221,7 +242,7 @@ static int chain_remove(struct nvefs_txn *t, struct nvefs_tree_path *path, uint3
 	if (level == path->height)
 		return 0;
 	for (uint32_t l = 0; l < level; l++)
-		if (nvefs_free_meta_prepare(t, path->at[l].b->pblk))
+		if (nvefs_tree_free_prepare(t, path->at[l].b))
 			return 0;
 	nvefs_inner_remove(path->at[level].b->data, path->at[level].idx);
 	for (uint32_t l = 0; l < level && !err; l++)
@@ -245,8 +266,8 @@ static struct nvefs_mblk *merge_partner(struct nvefs_txn *t, const struct nvefs_
 	struct nvefs_tree_range range = nvefs_tree_child_range(block, &parent->range, i);
 	struct nvefs_mblk *b;
 
-	if (nvefs_tree_node_get(t->st, nvefs_inner_pblk(block, i), nvefs_inner_txn(block, i),
-				nvefs_node_level(node), &range, &t->miss, &b))
+	if (nvefs_tree_node_get(t->st, nvefs_inner_child(block, i), nvefs_node_level(node), &range,
+				&t->miss, &b))
 		return NULL;
 	return merge_fits(b->data, node) ? b : NULL;
 }
@@ -277,7 +298,7 @@ static int node_merge(struct nvefs_txn *t, struct nvefs_tree_path *path, uint32_
 	bool front = false;
 
 	*ret_done = false;
-	if (nvefs_free_meta_prepare(t, node->pblk))
+	if (nvefs_tree_free_prepare(t, node))
 		return 0;
 	if (i)
 		to = merge_partner(t, up, i - 1, node->data);
@@ -290,7 +311,7 @@ static int node_merge(struct nvefs_txn *t, struct nvefs_tree_path *path, uint32_
 	bound = nvefs_node_key(parent, front ? i + 1 : i);
 	nvefs_cache_dirty(t, to);
 	nodes_merge(to->data, node->data, front, &bound);
-	nvefs_inner_set(parent, front ? i : i - 1, to->pblk, t->id);
+	nvefs_inner_set(parent, front ? i : i - 1, ref_of(t, to));
 	nvefs_inner_remove(parent, front ? i + 1 : i);
 	*ret_done = true;
 	return node_free(t, node);
@@ -305,12 +326,11 @@ static int root_shrink(struct nvefs_txn *t)
 	int err = 0;
 
 	while (!err && root->tree_height > 1) {
-		if (nvefs_tree_node_get(t->st, root->tree_pblk, root->tree_txn,
-					root->tree_height - 1, &all, &t->miss, &b) ||
-		    nvefs_node_nitems(b->data) > 1 || nvefs_free_meta_prepare(t, b->pblk))
+		if (nvefs_tree_node_get(t->st, nvefs_tree_root_ref(root), root->tree_height - 1,
+					&all, &t->miss, &b) ||
+		    nvefs_node_nitems(b->data) > 1 || nvefs_tree_free_prepare(t, b))
 			return 0;
-		root->tree_pblk = nvefs_inner_pblk(b->data, 0);
-		root->tree_txn = nvefs_inner_txn(b->data, 0);
+		root_set(root, nvefs_inner_child(b->data, 0));
 		height_set(root, root->tree_height - 1);
 		err = node_free(t, b);
 	}

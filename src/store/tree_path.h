@@ -37,13 +37,21 @@ struct nvefs_tree_path {
 /* Of child i of a node that has the given range. */
 struct nvefs_tree_range nvefs_tree_child_range(const void *block,
 					       const struct nvefs_tree_range *range, uint32_t i);
+static inline struct nvefs_block_ref nvefs_tree_root_ref(const struct nvefs_root *root)
+{
+	return (struct nvefs_block_ref){
+		.pblk = root->tree_pblk, .twin = root->tree_twin, .txn = root->tree_txn};
+}
 /* The node at this address, checked. 0, -EAGAIN, -EUCLEAN. */
-int nvefs_tree_node_get(struct nvefs_store *st, uint64_t pblk, uint64_t txn, uint32_t level,
+int nvefs_tree_node_get(struct nvefs_store *st, struct nvefs_block_ref at, uint32_t level,
 			const struct nvefs_tree_range *range, struct nvefs_miss *miss,
 			struct nvefs_mblk **ret_b);
 /* 0, -EAGAIN, -EUCLEAN. */
 int nvefs_tree_descend(struct nvefs_store *st, const struct nvefs_key *key, struct nvefs_miss *miss,
 		       struct nvefs_tree_path *ret_path);
+
+/* [txn] All copies of the node can be freed without I/O: nvefs_free_meta_prepare. */
+int nvefs_tree_free_prepare(struct nvefs_txn *t, const struct nvefs_mblk *b);
 
 /* So little is left in a node that it is worth a merge. */
 bool nvefs_tree_is_sparse(const void *block);

@@ -26,6 +26,17 @@ struct walk {
 	struct level levels[NVEFS_TREE_MAX_HEIGHT];
 };
 
+static struct nvefs_block_ref ref_of(const struct nvefs_tree_visit *v)
+{
+	return (struct nvefs_block_ref){.pblk = v->pblk, .twin = v->twin, .txn = v->txn};
+}
+
+static struct nvefs_tree_visit visit_of(struct nvefs_block_ref at, uint32_t level)
+{
+	return (struct nvefs_tree_visit){
+		.pblk = at.pblk, .twin = at.twin, .txn = at.txn, .level = level};
+}
+
 /* Copy the node that belongs at v's place. */
 static int node_copy(struct walk *w, const struct nvefs_tree_visit *v,
 		     const struct nvefs_tree_range *range, void *ret_copy)
@@ -36,7 +47,7 @@ static int node_copy(struct walk *w, const struct nvefs_tree_visit *v,
 
 	for (;;) {
 		nvefs_store_rdlock(w->st);
-		err = nvefs_tree_node_get(w->st, v->pblk, v->txn, v->level, range, &miss, &b);
+		err = nvefs_tree_node_get(w->st, ref_of(v), v->level, range, &miss, &b);
 		if (!err)
 			memcpy(ret_copy, b->data, NVEFS_BLOCK_BYTES);
 		nvefs_store_rdunlock(w->st);
@@ -46,12 +57,13 @@ static int node_copy(struct walk *w, const struct nvefs_tree_visit *v,
 }
 
 /* Fetch and visit one node. *ret_down: it has children that can be visited. */
-static int visit(struct walk *w, uint64_t pblk, uint64_t txn, uint32_t level,
+static int visit(struct walk *w, struct nvefs_block_ref at, uint32_t level,
 		 const struct nvefs_tree_range *range, bool *ret_down)
 {
 	struct level *l = &w->levels[level];
-	struct nvefs_tree_visit v = {.pblk = pblk, .txn = txn, .level = level, .low = range->low};
+	struct nvefs_tree_visit v = visit_of(at, level);
 
+	v.low = range->low;
 	*ret_down = false;
 	if (!l->node)
 		l->node = nvefs_buf_new(NVEFS_BLOCK_BYTES);
@@ -67,12 +79,12 @@ static int visit(struct walk *w, uint64_t pblk, uint64_t txn, uint32_t level,
 	return w->fn(w->arg, &v);
 }
 
-static int walk_run(struct walk *w, uint64_t pblk, uint64_t txn, uint32_t height)
+static int walk_run(struct walk *w, struct nvefs_block_ref root, uint32_t height)
 {
 	struct nvefs_tree_range range = {.has_high = false};
 	uint32_t level = height - 1;
 	bool down;
-	int err = visit(w, pblk, txn, level, &range, &down);
+	int err = visit(w, root, level, &range, &down);
 
 	if (!down)
 		return err;
@@ -85,8 +97,7 @@ static int walk_run(struct walk *w, uint64_t pblk, uint64_t txn, uint32_t height
 			continue;
 		}
 		range = nvefs_tree_child_range(l->node, &l->range, i);
-		err = visit(w, nvefs_inner_pblk(l->node, i), nvefs_inner_txn(l->node, i), level - 1,
-			    &range, &down);
+		err = visit(w, nvefs_inner_child(l->node, i), level - 1, &range, &down);
 		if (down)
 			level--;
 	}
@@ -96,18 +107,17 @@ static int walk_run(struct walk *w, uint64_t pblk, uint64_t txn, uint32_t height
 int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg)
 {
 	struct walk w = {.st = st, .q = q, .fn = fn, .arg = arg};
-	uint64_t pblk, txn;
+	struct nvefs_block_ref root;
 	uint32_t height;
 	int err;
 
 	nvefs_store_rdlock(st);
-	pblk = nvefs_store_root(st)->tree_pblk;
-	txn = nvefs_store_root(st)->tree_txn;
+	root = nvefs_tree_root_ref(nvefs_store_root(st));
 	height = nvefs_store_root(st)->tree_height;
 	nvefs_store_rdunlock(st);
 	if (!height || height > NVEFS_TREE_MAX_HEIGHT)
 		return -EUCLEAN;
-	err = walk_run(&w, pblk, txn, height);
+	err = walk_run(&w, root, height);
 	for (uint32_t i = 0; i < NVEFS_TREE_MAX_HEIGHT; i++)
 		nvefs_buf_free(w.levels[i].node);
 	return err;
@@ -121,8 +131,7 @@ static int verify_path(struct nvefs_store *st, const struct nvefs_key *key, stru
 	struct nvefs_mblk *b;
 
 	*range = (struct nvefs_tree_range){.has_high = false};
-	*v = (struct nvefs_tree_visit){
-		.pblk = root->tree_pblk, .txn = root->tree_txn, .level = root->tree_height};
+	*v = visit_of(nvefs_tree_root_ref(root), root->tree_height);
 	if (!v->level || v->level > NVEFS_TREE_MAX_HEIGHT)
 		return -EUCLEAN;
 	for (;;) {
@@ -131,12 +140,13 @@ static int verify_path(struct nvefs_store *st, const struct nvefs_key *key, stru
 
 		v->level--;
 		v->low = range->low;
-		err = nvefs_tree_node_get(st, v->pblk, v->txn, v->level, range, miss, &b);
+		err = nvefs_tree_node_get(st, ref_of(v), v->level, range, miss, &b);
 		if (err || !v->level)
 			return err;
 		i = nvefs_inner_find(b->data, key);
 		*range = nvefs_tree_child_range(b->data, range, i);
-		v->pblk = nvefs_inner_pblk(b->data, i);
+		v->pblk = nvefs_inner_child(b->data, i).pblk;
+		v->twin = nvefs_inner_child(b->data, i).twin;
 		v->txn = nvefs_inner_txn(b->data, i);
 	}
 }

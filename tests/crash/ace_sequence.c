@@ -78,7 +78,11 @@ static int populate(const struct ace *a, struct nvefs_worker *w)
 int ace_base_make(struct ace *a)
 {
 	static const uint8_t uuid[16] = "crash states";
-	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = JOURNAL_BLKS, .uuid = uuid};
+	/* Metadata twice in one of the two kinds: where space is tight, that would take most of it. */
+	struct nvefs_mkfs_opts mk = {.hash_seed = 7,
+				     .journal_blks = JOURNAL_BLKS,
+				     .uuid = uuid,
+				     .metadata_single = a->cfg.tight};
 	struct nvefs_error e = {{0}};
 	struct nvefs_worker *w = NULL;
 	struct nvefs_dev *dev;

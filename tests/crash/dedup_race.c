@@ -220,7 +220,7 @@ static struct nvefs_dev *make(uint64_t read_ns)
 					 .every = 1,
 					 .delay_ns = read_ns,
 					 .seed = 1};
-	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512};
+	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512, .metadata_single = true};
 	struct nvefs_error e = {{0}};
 	struct nvefs_dev *ram, *slowed = NULL;
 	int err = nvefs_dev_open(DEVICE, &(struct nvefs_dev_open_opts){0}, &ram, &e);

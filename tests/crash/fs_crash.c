@@ -72,7 +72,7 @@ static struct nvefs_dev *open_ram(const char *uri)
 
 static struct nvefs_dev *make(struct life *l)
 {
-	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512};
+	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512, .metadata_single = l->single};
 	struct nvefs_dev *ram = open_ram(l->tight ? TIGHT_DEVICE : DEVICE), *rec, *top;
 	struct nvefs_error e = {{0}};
 	int err = nvefs_mkfs(ram, &mk, &e);
@@ -231,6 +231,7 @@ static void life_init(struct life *l, const struct options *o, uint64_t seed)
 	l->rnd.s = seed * UINT64_C(0x9e3779b97f4a7c15);
 	l->nops = o->nops < ORACLE_OPS - 1 ? o->nops : ORACLE_OPS - 1;
 	l->tight = seed % 2;
+	l->single = seed / 2 % 2;
 	l->max_bytes = l->tight ? 16 * 4096 : ORACLE_MAX_BYTES;
 	l->route = o->route;
 	l->opts.dedup = o->dedup ? NVEFS_ON : NVEFS_OFF;
@@ -256,7 +257,7 @@ int main(int argc, char **argv)
 		return 2;
 	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
 	end = start + o.seconds * 1000000000u;
-	slice = o.seconds * 1000000000u / 4; /* both kinds of lives get their share */
+	slice = o.seconds * 1000000000u / 4; /* all four kinds of lives get their share */
 	for (n = 0; n < o.lives && ok && judge_now_ns() < end; n++) {
 		j.deadline_ns = judge_now_ns() + slice < end ? judge_now_ns() + slice : end;
 		life_init(&l, &o, o.seed + n);

@@ -19,7 +19,7 @@ struct life {
 	uint64_t seed;
 	uint32_t nops;
 	enum nvefs_route route;
-	bool violated, tight;
+	bool violated, tight, single;
 	uint64_t max_bytes; /* of a file */
 	uint32_t end_cut;   /* later ones are not judged */
 	char why[1200];

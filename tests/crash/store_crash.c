@@ -40,7 +40,7 @@ struct run {
 	const char *target;
 	unsigned int seed;
 	uint32_t steps, samples, every, room;
-	bool lying;
+	bool lying, single;
 
 	struct nvefs_dev *dev;
 	struct nvefs_record *log;
@@ -64,7 +64,8 @@ static int die(const char *what, int err, const struct nvefs_error *text)
 
 static void device_make(struct run *r)
 {
-	const struct nvefs_mkfs_params params = {.creator = "store_crash"};
+	const struct nvefs_mkfs_params params = {.creator = "store_crash",
+						 .flags = r->single ? 0 : NVEFS_SB_META_DUP};
 	const struct nvefs_fault drop = {
 		.op = NVEFS_IO_FLUSH, .action = NVEFS_FAULT_DROP, .nth = 1, .every = 1};
 	struct nvefs_error err = {""};
@@ -203,7 +204,7 @@ struct verdict {
 static int count_node(void *arg, const struct nvefs_tree_visit *v)
 {
 	if (!v->err)
-		++*(uint64_t *)arg;
+		*(uint64_t *)arg += v->twin ? 2 : 1;
 	return v->err;
 }
 
@@ -222,7 +223,7 @@ static int check_counts(struct nvefs_store *st, struct nvefs_queue *q, uint64_t 
 		fixed += nvefs_layout_group_fixed(sb, g);
 	if (nodes == root->meta_blks && fixed + nodes + data_blks + root->free_blks == sb->nblks)
 		return 0;
-	snprintf(why, len, "%llu nodes of %llu counted, %llu data blocks, %llu free of %llu",
+	snprintf(why, len, "%llu blocks of nodes of %llu counted, %llu data blocks, %llu free of %llu",
 		 (unsigned long long)nodes, (unsigned long long)root->meta_blks,
 		 (unsigned long long)data_blks, (unsigned long long)root->free_blks,
 		 (unsigned long long)sb->nblks);
@@ -373,7 +374,7 @@ static void quiet(enum nvefs_log_level level, const char *line)
 static void usage(void)
 {
 	puts("store_crash [--target URI] [--seed N] [--runs N] [--steps N] [--samples N] [--every N] [--room N]\n"
-	     "            [--lying] [--mutation NAME]");
+	     "            [--metadata dup|single] [--lying] [--mutation NAME]");
 	exit(2);
 }
 
@@ -384,6 +385,7 @@ int main(int argc, char **argv)
 		{"runs", required_argument, NULL, 'r'},	  {"steps", required_argument, NULL, 'n'},
 		{"samples", required_argument, NULL, 'p'}, {"every", required_argument, NULL, 'e'},
 		{"room", required_argument, NULL, 'o'},
+		{"metadata", required_argument, NULL, 'd'},
 		{"lying", no_argument, NULL, 'l'},	  {"mutation", required_argument, NULL, 'm'},
 		{0}};
 	static struct run r = {
@@ -400,6 +402,7 @@ int main(int argc, char **argv)
 		case 'p': r.samples = (uint32_t)strtoul(optarg, NULL, 0); break;
 		case 'e': r.every = (uint32_t)strtoul(optarg, NULL, 0); break;
 		case 'o': r.room = (uint32_t)strtoul(optarg, NULL, 0); break;
+		case 'd': r.single = !strcmp(optarg, "single"); break;
 		case 'l': r.lying = true; break;
 		case 'm':
 			if (!mutation_set(optarg))

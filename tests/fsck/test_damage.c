@@ -354,7 +354,7 @@ static void key_bounds(struct image *img)
 
 	first = nvefs_inner_pblk(block, 0);
 	second = nvefs_inner_pblk(block, 1);
-	nvefs_inner_set(block, 0, first, nvefs_inner_txn(block, 1));
+	nvefs_inner_set(block, 0, (struct nvefs_block_ref){.pblk = first, .txn = nvefs_inner_txn(block, 1)});
 	image_put_back(img, root, block, true);
 	block = image_block(img, second);
 	((struct nvefs_disk_header *)block)->pblk = le64_make(first);
@@ -365,7 +365,7 @@ static void node_twice(struct image *img)
 	uint64_t root = image_root_node(img);
 	uint8_t *block = image_block(img, root);
 
-	nvefs_inner_set(block, 0, nvefs_inner_pblk(block, 1), nvefs_inner_txn(block, 1));
+	nvefs_inner_set(block, 0, nvefs_inner_child(block, 1));
 	image_put_back(img, root, block, true);
 }
 static void node_fixed(struct image *img)
@@ -373,7 +373,8 @@ static void node_fixed(struct image *img)
 	uint64_t root = image_root_node(img);
 	uint8_t *block = image_block(img, root);
 
-	nvefs_inner_set(block, 1, NVEFS_JOURNAL_PBLK, nvefs_inner_txn(block, 1));
+	nvefs_inner_set(block, 1,
+			(struct nvefs_block_ref){.pblk = NVEFS_JOURNAL_PBLK, .txn = nvefs_inner_txn(block, 1)});
 	image_put_back(img, root, block, true);
 }
 static void bitmap_damaged(struct image *img)

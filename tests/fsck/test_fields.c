@@ -64,6 +64,7 @@ struct field {
 #define HEADER(place, code) \
 	F(place, header, magic, code), F(place, header, type, code), F(place, header, version, code), \
 		F(place, header, pblk, code), F(place, header, txn, code), F(place, header, uuid, code), \
+		F(place, header, twin, code), \
 		F(place, header, reserved, place == AT_JDESC ? ANY_CODE : NOTHING)
 
 static const struct field fields[] = {
@@ -73,6 +74,7 @@ static const struct field fields[] = {
 	F(AT_SUPER, header, pblk, NVEFS_P_SUPER_DAMAGED),
 	F(AT_SUPER, header, txn, NOTHING),
 	F(AT_SUPER, header, uuid, NVEFS_P_SUPER_DIFFERS),
+	F(AT_SUPER, header, twin, NVEFS_P_SUPER_DAMAGED),
 	F(AT_SUPER, header, reserved, NOTHING),
 	F(AT_SUPER, super, disk_version, NVEFS_P_SUPER_DAMAGED),
 	F(AT_SUPER, super, block_bytes, NVEFS_P_SUPER_DAMAGED),
@@ -101,8 +103,9 @@ static const struct field fields[] = {
 	F(AT_SUPER, super, reserved, NOTHING),
 
 	HEADER(AT_ROOT, NVEFS_P_OPEN),
-	F(AT_ROOT, root, tree_pblk, NVEFS_P_NODE_LEVEL),
+	F(AT_ROOT, root, tree_pblk, ANY_CODE),
 	F(AT_ROOT, root, tree_txn, ANY_CODE),
+	F(AT_ROOT, root, tree_twin, NVEFS_P_OPEN),
 	F(AT_ROOT, root, tree_height, NVEFS_P_NODE_LEVEL),
 	F(AT_ROOT, root, flags, NOTHING),
 	F(AT_ROOT, root, next_ino, NOTHING),
@@ -121,6 +124,7 @@ static const struct field fields[] = {
 	F(AT_BITMAP, header, pblk, NVEFS_P_BITMAP_DAMAGED),
 	F(AT_BITMAP, header, txn, NVEFS_P_BITMAP_TXN),
 	F(AT_BITMAP, header, uuid, NVEFS_P_BITMAP_DAMAGED),
+	F(AT_BITMAP, header, twin, NVEFS_P_BITMAP_DAMAGED),
 	F(AT_BITMAP, header, reserved, NOTHING),
 	F(AT_BITMAP, bitmap, bits, NVEFS_P_BLOCK_FREE),
 
@@ -157,6 +161,7 @@ static const struct field fields[] = {
 	F(AT_CHILD, child, key, ANY_CODE),
 	F(AT_CHILD, child, pblk, ANY_CODE),
 	F(AT_CHILD, child, txn, ANY_CODE),
+	F(AT_CHILD, child, twin, ANY_CODE),
 
 	HEADER(AT_LEAF, NVEFS_P_NODE_DAMAGED),
 	F(AT_LEAF, node, level, NVEFS_P_NODE_LEVEL),
@@ -343,6 +348,9 @@ static void find_spot(const struct field *f, struct spot *ret)
 	/* The next epoch is the one to come, and no parent at all is another kind of damage. */
 	if (strstr(f->name, "epoch"))
 		ret->shift = 5;
+	/* Above every number in use. */
+	if (strstr(f->name, "next_ino"))
+		ret->shift = 4;
 	if (f->place == AT_DIR && strstr(f->name, "parent"))
 		ret->mask = 0x40;
 	switch (f->place) {

@@ -321,8 +321,12 @@ static void make_bare(struct victim *v)
 void victim_init(struct victim *v)
 {
 	static const uint8_t uuid[16] = "victim of damage";
-	const struct nvefs_mkfs_opts mk = {
-		.label = "victim", .uuid = uuid, .hash_seed = 4711, .journal_blks = 512};
+	/* One copy of everything: what is damaged is damaged. */
+	const struct nvefs_mkfs_opts mk = {.label = "victim",
+					   .uuid = uuid,
+					   .hash_seed = 4711,
+					   .journal_blks = 512,
+					   .metadata_single = true};
 	struct maker m = {.r = {20260101}}; /* always the same */
 	struct nvefs_error err = {""};
 	char path[] = "/tmp/nvefs-victim-XXXXXX";

@@ -46,7 +46,8 @@ static void inner_seed(uint8_t *block)
 	nvefs_node_init(block, 2);
 	for (uint32_t i = 0; i < 20; i++) {
 		key.ino = i;
-		nvefs_inner_insert(block, i, &key, 6000 + i, 1 + i % 9);
+		nvefs_inner_insert(block, i, &key,
+				   (struct nvefs_block_ref){.pblk = 6000 + i, .txn = 1 + i % 9});
 	}
 }
 

@@ -69,7 +69,7 @@ static void super_make(struct nvefs_super *sb)
 	sb->feature_compat = 0x0102030405060708ull;
 	sb->feature_ro_compat = 0x1112131415161718ull;
 	sb->seq = 0x2122232425262728ull;
-	sb->flags = NVEFS_SB_DEDUP;
+	sb->flags = NVEFS_SB_DEDUP | NVEFS_SB_META_DUP;
 	sb->hash_seed = 0x0123456789abcdefull;
 	sb->created = (struct timespec){.tv_sec = 0x65000000, .tv_nsec = 0x0a0b0c0d};
 	sb->iu_blks = 16;
@@ -86,7 +86,8 @@ static void dump_fixed(const struct nvefs_super *sb)
 	const struct nvefs_root root = {
 		.tree_pblk = 0x10001, .tree_txn = 0x2002, .tree_height = 3, .next_ino = 0x4004,
 		.free_blks = 0x5005, .meta_blks = 0x6006, .inodes = 0x7007, .shared_blks = 0x8008,
-		.shared_refs = 0x9009, .mount_count = 0xa00a, .written_s = 0x65000001};
+		.shared_refs = 0x9009, .mount_count = 0xa00a, .written_s = 0x65000001,
+		.tree_twin = 0x20001};
 
 	nvefs_super_encode(sb, 1, block.bytes);
 	dump_block("superblock");
@@ -128,9 +129,12 @@ static void dump_nodes(const struct nvefs_super *sb)
 	dump_block("leaf");
 	nvefs_block_fill(block.bytes, NVEFS_BT_NODE, 0x10002, 0x2002, sb->uuid);
 	nvefs_node_init(block.bytes, 1);
-	nvefs_inner_insert(block.bytes, 0, &key, 0x10001, 0x2002);
+	nvefs_block_set_twin(block.bytes, 0x20002);
+	nvefs_inner_insert(block.bytes, 0, &key,
+			   (struct nvefs_block_ref){.pblk = 0x10001, .twin = 0x20001, .txn = 0x2002});
 	key.ino++;
-	nvefs_inner_insert(block.bytes, 1, &key, 0x10003, 0x1001);
+	nvefs_inner_insert(block.bytes, 1, &key,
+			   (struct nvefs_block_ref){.pblk = 0x10003, .twin = 0x20003, .txn = 0x1001});
 	dump_block("inner node");
 }
 

@@ -4,8 +4,10 @@
  * a program still reads it all.
  *
  *	golden_image make FILE	ends without unmounting: part of it is in the journal only
+ *	golden_image make-single FILE	the same, without second copies of metadata
  *	golden_image ro FILE	check, and mount without writing anything
  *	golden_image rw FILE	mount, check, write, unmount, check again
+ *	golden_image refuse FILE	of an older disk version: neither mounted nor checked
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -98,7 +100,7 @@ static void names_make(void)
 
 	HOLDS(!nvefs_mkdir(w, 1, "dir", 3, 0750, &user, &dir));
 	ino = file_make(dir.ino, "hello");
-	HOLDS(!h_write(w, ino, 0, "hello, disk version 1\n", 22, 0));
+	HOLDS(!h_write(w, ino, 0, "hello, disk version 2\n", 22, 0));
 	HOLDS(!nvefs_link(w, ino, 1, "hard", 4, &a));
 	memset(value, 'v', sizeof(value));
 	HOLDS(!nvefs_setxattr(w, ino, "user.small", "small value", 11, 0));
@@ -152,11 +154,12 @@ static void late_make(void)
 	HOLDS(!h_sync(w));
 }
 
-static void image_make(const char *file)
+static void image_make(const char *file, bool single)
 {
-	static const uint8_t uuid[16] = {0x67, 0x6f, 0x6c, 0x64, 0x65, 0x6e, 0x40, 0x01,
+	static const uint8_t uuid[16] = {0x67, 0x6f, 0x6c, 0x64, 0x65, 0x6e, 0x40, 0x02,
 					 0x80, 0x02, 3,	   4,	 5,    6,    7,	   8};
-	const struct nvefs_mkfs_opts opts = {.label = "golden", .uuid = uuid, .hash_seed = 42};
+	const struct nvefs_mkfs_opts opts = {
+		.label = "golden", .uuid = uuid, .hash_seed = 42, .metadata_single = single};
 	struct nvefs_dev *dev = dev_open(file, NVEFS_OPEN_CREATE);
 	struct nvefs_error err = {""};
 
@@ -228,7 +231,7 @@ static void names_check(void)
 	lookup(dir.ino, "hello", &a);
 	HOLDS(a.mode == (S_IFREG | 0640) && a.nlink == 2 && a.size == 22);
 	HOLDS(lookup(1, "hard", &hard) == a.ino);
-	content_check(a.ino, (const uint8_t *)"hello, disk version 1\n", 22);
+	content_check(a.ino, (const uint8_t *)"hello, disk version 2\n", 22);
 	xattrs_check(a.ino);
 	links_check();
 	lookup(1, "fifo", &a);
@@ -304,12 +307,29 @@ static void image_check(const char *file, bool read_only)
 	fsck_run(file, read_only);
 }
 
+static void image_refuse(const char *file)
+{
+	const struct nvefs_check_opts opts = {.replay_in_memory = true};
+	const struct nvefs_mount_opts mount = {.read_only = true};
+	struct nvefs_dev *dev = dev_open(file, 0);
+	struct nvefs_check_result result;
+	struct nvefs_error err = {""};
+
+	HOLDS(nvefs_mount(dev, &mount, &fs, &err) == -ENOTSUP);
+	HOLDS(strstr(err.text, "older"));
+	HOLDS(nvefs_check(dev, &opts, &result, &err) == -ENOTSUP);
+	HOLDS(strstr(err.text, "older"));
+	nvefs_dev_close(dev);
+}
+
 int main(int argc, char **argv)
 {
 	if (argc != 3)
 		return 2;
-	if (!strcmp(argv[1], "make"))
-		image_make(argv[2]);
+	if (!strncmp(argv[1], "make", 4))
+		image_make(argv[2], !strcmp(argv[1], "make-single"));
+	else if (!strcmp(argv[1], "refuse"))
+		image_refuse(argv[2]);
 	else
 		image_check(argv[2], strcmp(argv[1], "rw") != 0);
 	return 0;

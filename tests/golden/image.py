@@ -3,7 +3,8 @@
 """Unpack a golden image and let golden_image check it.
 
 image.py PROGRAM IMAGE.xz        check; reading must leave every byte as it is
-image.py --make PROGRAM IMAGE.xz make it (once per disk version)
+image.py --refuse PROGRAM IMAGE.xz  it is of an older disk version: refused, and left as it is
+image.py --make PROGRAM IMAGE.xz    make it (once per disk version; "single" in its name: with that option)
 """
 import hashlib
 import lzma
@@ -42,8 +43,17 @@ def check(program, packed, path):
     subprocess.run([program, "rw", path], check=True)
 
 
+def refuse(program, packed, path):
+    unpack(packed, path)
+    before = digest(path)
+    subprocess.run([program, "refuse", path], check=True)
+    if digest(path) != before:
+        raise SystemExit(f"{packed}: refusing it has changed it")
+
+
 def make(program, packed, path):
-    subprocess.run([program, "make", path], check=True)
+    command = "make-single" if "single" in os.path.basename(packed) else "make"
+    subprocess.run([program, command, path], check=True)
     with open(path, "rb") as f, lzma.open(packed, "wb", preset=9 | lzma.PRESET_EXTREME) as out:
         while chunk := f.read(CHUNK):
             out.write(chunk)
@@ -51,9 +61,10 @@ def make(program, packed, path):
 
 
 def main():
-    args = [a for a in sys.argv[1:] if a != "--make"]
+    args = [a for a in sys.argv[1:] if not a.startswith("--")]
+    run = make if "--make" in sys.argv else refuse if "--refuse" in sys.argv else check
     with tempfile.TemporaryDirectory() as tmp:
-        (make if "--make" in sys.argv else check)(args[0], args[1], os.path.join(tmp, "golden.img"))
+        run(args[0], args[1], os.path.join(tmp, "golden.img"))
 
 
 main()

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * scribble IMAGE SEED COUNT: damage metadata blocks of an image, with their
- * checksums made right again, so that only what a block says is wrong. For
- * tests; the same seed does the same damage.
+ * checksums made right again, so that only what a block says is wrong; mostly
+ * alike in both copies. For tests; the same seed does the same damage.
  */
 #include <fcntl.h>
 #include <nvefs/format.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,10 +53,20 @@ static void damage(uint8_t *block)
 	}
 }
 
+/* `block` to where it was read, or to both of its copies. */
+static int put(int fd, const uint8_t *block, const uint64_t at[2], bool both)
+{
+	for (int i = 0; i < (both && at[1] ? 2 : 1); i++)
+		if (pwrite(fd, block, NVEFS_BLOCK_BYTES, (off_t)(at[i] * NVEFS_BLOCK_BYTES)) != NVEFS_BLOCK_BYTES)
+			return 1;
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static uint64_t found[MAX_FOUND];
 	uint8_t block[NVEFS_BLOCK_BYTES];
+	uint64_t nblks;
 	uint32_t n;
 	int fd;
 
@@ -68,16 +79,23 @@ int main(int argc, char **argv)
 	}
 	rng_state = strtoull(argv[2], NULL, 10) * 2654435761u + 1;
 	n = find_blocks(fd, found);
+	nblks = (uint64_t)lseek(fd, 0, SEEK_END) / NVEFS_BLOCK_BYTES;
 	for (int i = atoi(argv[3]); i > 0 && n; i--) {
-		off_t at = (off_t)(found[rnd(n)] * NVEFS_BLOCK_BYTES);
+		uint64_t at[2] = {found[rnd(n)]};
+		bool both = rnd(4) > 0;
 
-		if (pread(fd, block, sizeof(block), at) != sizeof(block))
+		if (pread(fd, block, sizeof(block), (off_t)(at[0] * NVEFS_BLOCK_BYTES)) != sizeof(block))
 			return 1;
+		if (nvefs_block_twin(block) == at[0])
+			at[0] = nvefs_block_pblk(block);
+		at[1] = nvefs_block_twin(block);
+		if (at[0] >= nblks || at[1] >= nblks) /* damaged before */
+			continue;
 		damage(block);
 		nvefs_block_seal(block);
-		if (pwrite(fd, block, sizeof(block), at) != sizeof(block))
+		if (put(fd, block, at, both))
 			return 1;
-		printf("block %lld\n", (long long)at / NVEFS_BLOCK_BYTES);
+		printf("block %llu\n", (unsigned long long)at[0]);
 	}
 	return close(fd) ? 1 : 0;
 }

@@ -17,7 +17,7 @@ from harness import BUILD, FSCK, NVEFS, UMOUNT, Case, run_tests, why_not  # pyli
 
 DUMP = os.path.join(BUILD, "src/ctl/dump.nvefs")
 SCRIBBLE = os.path.join(BUILD, "tests/tools/scribble")
-GOLDEN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "golden", "data", "v1.img.xz")
+GOLDEN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "golden", "data", "v2.img.xz")
 FIRST, LAST = (int(s) for s in os.environ.get("NVEFS_SCRIBBLE_SEEDS", "1-18").split("-"))
 SECONDS = 60
 

@@ -256,7 +256,7 @@ class Tools(unittest.TestCase):
         self.refuse(16, ["only one"], FSCK, "-n", "-y", self.img)
 
     def test_fsck_damaged_root(self):
-        self.make()
+        self.make("--metadata=single")
         self.scratch(2 * 4096 + 100)
         before = digest(self.img)
         for options in (["-n"], ["-p"], ["-a"], []):
@@ -279,7 +279,7 @@ class Tools(unittest.TestCase):
     def test_fsck_mends(self):
         """The bitmap: -p and -y mend it, and say so; nothing else changes it."""
         for option in ("-p", "-a", "-y"):
-            self.make("-f")
+            self.make("-f", "--metadata=single")
             self.scratch(3 * 4096 + 2000)
             self.assertEqual(run(FSCK, self.img).returncode, 4)
             # As at boot, it is not looked at: nothing says that it is damaged.
@@ -302,7 +302,7 @@ class Tools(unittest.TestCase):
         self.refuse(1, [self.img], DUMP, self.img, "root")
 
     def test_fsck_json(self):
-        self.make("-L", "mine")
+        self.make("-L", "mine", "--metadata=single")
         doc = json.loads(run(FSCK, "--json", self.img).stdout)
         self.assertTrue(doc["clean"])
         self.assertEqual((doc["label"], doc["exit_status"], doc["counts"]["directories"]), ("mine", 0, 1))
@@ -348,7 +348,7 @@ class Tools(unittest.TestCase):
         self.refuse(2, ["argument"], DUMP, self.img, "root", "1")
 
     def test_dump_damaged(self):
-        self.make()
+        self.make("--metadata=single")
         self.scratch(16 * 4096 + 100)
         r = run(DUMP, self.img, "journal")
         self.assertEqual(r.returncode, 0)

@@ -168,9 +168,10 @@ bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const stru
 
 /* ---- cache.h ---- */
 
-int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64_t txn,
+int nvefs_cache_get(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t type,
 		    struct nvefs_miss *miss, struct nvefs_mblk **ret_b)
 {
+	uint64_t pblk = at.pblk, txn = at.txn;
 	struct nvefs_mblk *b;
 
 	if (!exists(st, pblk) || !st->cached[pblk - FAKE_FIRST]) {
@@ -178,7 +179,7 @@ int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64
 		return -EAGAIN;
 	}
 	b = &st->blks[pblk - FAKE_FIRST];
-	if (txn && nvefs_block_txn(b->data) != txn)
+	if (nvefs_block_twin(b->data) != at.twin || (txn && nvefs_block_txn(b->data) != txn))
 		return -EUCLEAN;
 	*ret_b = b;
 	return 0;
@@ -232,6 +233,13 @@ int nvefs_alloc_meta(struct nvefs_txn *t, uint64_t *ret_pblk)
 		return 0;
 	}
 	return -ENOSPC;
+}
+
+int nvefs_alloc_meta_twin(struct nvefs_txn *t, uint64_t *ret_twin)
+{
+	(void)t;
+	*ret_twin = 0;
+	return 0;
 }
 
 int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk)

@@ -63,19 +63,21 @@ bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const stru
 	return !*err;
 }
 
-int nvefs_cache_get(struct nvefs_store *st, uint64_t pblk, uint16_t type, uint64_t txn,
+int nvefs_cache_get(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t type,
 		    struct nvefs_miss *miss, struct nvefs_mblk **ret_b)
 {
 	struct fake *f = fake_of(st);
-	uint32_t g = nvefs_layout_group(pblk);
+	uint32_t g = nvefs_layout_group(at.pblk);
 
 	ck_assert_uint_eq(type, NVEFS_BT_BITMAP);
-	ck_assert_uint_eq(pblk, nvefs_layout_bitmap_pblk(g));
+	ck_assert_uint_eq(at.pblk, nvefs_layout_bitmap_pblk(g));
+	ck_assert_uint_eq(at.twin, nvefs_layout_bitmap_twin(&st->super, g));
 	if (!f->bitmap_cached[g]) {
-		*miss = (struct nvefs_miss){.pblk = pblk, .txn = txn, .type = type};
+		*miss = (struct nvefs_miss){
+			.pblk = at.pblk, .twin = at.twin, .txn = at.txn, .type = type};
 		return -EAGAIN;
 	}
-	ck_assert_uint_eq(txn, le64_get(f->bitmaps[g].hdr.txn));
+	ck_assert_uint_eq(at.txn, le64_get(f->bitmaps[g].hdr.txn));
 	*ret_b = &f->mblks[g];
 	return 0;
 }
@@ -370,7 +372,7 @@ void fake_check(struct fake *f)
 	ck_assert_uint_eq(sp.shared_blks, shared);
 	ck_assert_uint_eq(sp.shared_refs, refs);
 	/* Every block is free, in quarantine, in the stash, or held. */
-	ck_assert_uint_eq(avail + a->stash_len + sp.quarantined, sp.free);
+	ck_assert_uint_eq(avail + a->stash[0].len + a->stash[1].len + sp.quarantined, sp.free);
 	ck_assert_int_eq(a->room + (int64_t)(a->reserve + sp.pledged),
-			 (int64_t)(avail + a->stash_len));
+			 (int64_t)(avail + a->stash[0].len + a->stash[1].len));
 }

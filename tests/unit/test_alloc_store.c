@@ -66,9 +66,11 @@ static void store_open(struct world *w, bool discard)
 	ck_assert_int_eq(nvefs_store_start(w->st), 0);
 }
 
-static void world_init(struct world *w, const char *uri, bool discard)
+/* dup: with second copies of metadata. */
+static void world_init(struct world *w, const char *uri, bool discard, bool dup)
 {
-	const struct nvefs_mkfs_params params = {.label = "test", .creator = "test_alloc"};
+	const struct nvefs_mkfs_params params = {
+		.label = "test", .creator = "test_alloc", .flags = dup ? NVEFS_SB_META_DUP : 0};
 	const struct nvefs_dev_open_opts open_opts = {0};
 	struct nvefs_error err = {""};
 	struct nvefs_dev *ram;
@@ -363,13 +365,13 @@ static void squeeze(struct world *w, struct writer *x, uint64_t leave)
 }
 
 /* Cut the power at many points. Returns how many rules were broken. */
-static uint32_t crash_loop(bool discard, uint32_t rounds)
+static uint32_t crash_loop(bool discard, bool dup, uint32_t rounds)
 {
 	struct world w;
 	struct writer x;
 	uint32_t bad = 0;
 
-	world_init(&w, "ram:80M", discard);
+	world_init(&w, "ram:80M", discard, dup);
 	writer_init(&x, &w, 0, 1);
 	writer_start(&x);
 	for (uint32_t r = 0; r < rounds && !bad; r++) {
@@ -389,14 +391,14 @@ static uint32_t crash_loop(bool discard, uint32_t rounds)
 
 START_TEST(power_cuts)
 {
-	ck_assert_uint_eq(crash_loop(_i, 40), 0);
+	ck_assert_uint_eq(crash_loop(_i & 1, _i & 2, 40), 0);
 }
 END_TEST
 
 START_TEST(mutants_are_caught)
 {
 	nvefs_store_mutation = NVEFS_MUTATE_NO_QUARANTINE;
-	ck_assert_uint_ne(crash_loop(false, 200), 0);
+	ck_assert_uint_ne(crash_loop(false, true, 200), 0);
 	nvefs_store_mutation = NVEFS_MUTATE_NONE;
 }
 END_TEST
@@ -406,7 +408,7 @@ START_TEST(reopen_keeps_all)
 	struct world w;
 	struct writer x;
 
-	world_init(&w, "ram:300M,iu=16k", true);
+	world_init(&w, "ram:300M,iu=16k", true, _i);
 	for (int r = 0; r < 4; r++) {
 		writer_init(&x, &w, 0, 1);
 		writer_start(&x);
@@ -438,7 +440,7 @@ START_TEST(several_writers)
 	struct world w;
 	struct writer x[4];
 
-	world_init(&w, "ram:300M", false);
+	world_init(&w, "ram:300M", false, _i);
 	for (uint32_t i = 0; i < 4; i++) {
 		writer_init(&x[i], &w, i, 4);
 		ck_assert_int_eq(nvefs_thread_start(&x[i].thread, "writer", writer_main, &x[i]), 0);
@@ -465,7 +467,7 @@ START_TEST(full_device)
 	bool more;
 	int err;
 
-	world_init(&w, "ram:70M", false);
+	world_init(&w, "ram:70M", false, _i);
 	writer_init(&x, &w, 0, 1);
 	writer_start(&x);
 	for (int i = 0; i < 300; i++)
@@ -513,11 +515,11 @@ int main(void)
 	int failed;
 
 	tcase_set_timeout(tc, 50);
-	tcase_add_loop_test(tc, power_cuts, 0, 2);
+	tcase_add_loop_test(tc, power_cuts, 0, 4);
 	tcase_add_test(tc, mutants_are_caught);
-	tcase_add_test(tc, reopen_keeps_all);
-	tcase_add_test(tc, several_writers);
-	tcase_add_test(tc, full_device);
+	tcase_add_loop_test(tc, reopen_keeps_all, 0, 2);
+	tcase_add_loop_test(tc, several_writers, 0, 2);
+	tcase_add_loop_test(tc, full_device, 0, 2);
 	suite_add_tcase(s, tc);
 	r = srunner_create(s);
 	srunner_run_all(r, CK_NORMAL);

@@ -60,6 +60,10 @@ START_TEST(block_statuses_differ)
 	ck_assert_int_eq(nvefs_block_check(&b, &want), NVEFS_BLOCK_OK);
 	want.type = NVEFS_BT_BITMAP;
 	ck_assert_int_eq(nvefs_block_check(&b, &want), NVEFS_BLOCK_TYPE);
+	want.twin = 99;
+	ck_assert_int_eq(nvefs_block_check(&b, &want), NVEFS_BLOCK_MISDIRECTED);
+	want.twin = NVEFS_TWIN_ANY;
+	ck_assert_int_eq(nvefs_block_check(&b, &want), NVEFS_BLOCK_TYPE);
 	want.pblk = 78;
 	ck_assert_int_eq(nvefs_block_check(&b, &want), NVEFS_BLOCK_MISDIRECTED);
 	want.uuid = other;
@@ -130,9 +134,12 @@ START_TEST(super_refuses)
 	nvefs_block_seal(b);
 	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), 0);
 	ck_assert(nvefs_super_must_be_ro(&got));
-	d->hdr.version = le16_make(2);
-	nvefs_block_seal(b);
-	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), -ENOTSUP);
+	for (int v = -1; v <= 1; v += 2) {
+		d->hdr.version = le16_make((uint16_t)(NVEFS_DISK_VERSION + v));
+		nvefs_block_seal(b);
+		ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), -ENOTSUP);
+		ck_assert_ptr_nonnull(strstr(why, v < 0 ? "older" : "newer"));
+	}
 
 #define REFUSED(change)                                                                            \
 	do {                                                                                       \
@@ -155,6 +162,51 @@ START_TEST(super_refuses)
 }
 END_TEST
 
+/* A second copy lies on a fixed block, and in another group if there is one. */
+static void twin_check(const struct nvefs_super *sb, uint64_t pblk, uint64_t twin)
+{
+	if (!nvefs_super_dup(sb)) {
+		ck_assert_uint_eq(twin, 0);
+		return;
+	}
+	ck_assert(twin && twin < sb->nblks && nvefs_layout_is_fixed(sb, twin));
+	ck_assert(sb->ngroups == 1 || nvefs_layout_group(pblk) != nvefs_layout_group(twin));
+}
+
+/* No two things of fixed place share a block. */
+START_TEST(second_copies_have_places_of_their_own)
+{
+	static uint8_t seen[3 * NVEFS_GROUP_BLKS];
+	struct nvefs_super sb;
+	uint64_t at[32];
+	uint32_t n = 0;
+
+	test_super_make(&sb, 2 * NVEFS_GROUP_BLKS + 64);
+	sb.flags = NVEFS_SB_META_DUP;
+	memset(seen, 0, sizeof(seen));
+	for (unsigned int i = 0; i < NVEFS_SUPER_SLOTS; i++)
+		at[n++] = nvefs_super_slot_pblk(sb.nblks, i);
+	for (unsigned int i = 0; i < NVEFS_JOURNAL_HEADERS; i++) {
+		at[n++] = nvefs_journal_header_pblk(&sb, i);
+		at[n++] = nvefs_journal_header_twin(&sb, i);
+		twin_check(&sb, at[n - 2], at[n - 1]);
+	}
+	at[n++] = sb.root_pblk;
+	at[n++] = nvefs_layout_root_twin(&sb);
+	twin_check(&sb, at[n - 2], at[n - 1]);
+	for (uint32_t g = 0; g < sb.ngroups; g++) {
+		at[n++] = nvefs_layout_bitmap_pblk(g);
+		at[n++] = nvefs_layout_bitmap_twin(&sb, g);
+	}
+	while (n-- > 0)
+		ck_assert_uint_eq(seen[at[n]]++, 0);
+	ck_assert(nvefs_layout_node_ok(&sb, 9000, 9001) && !nvefs_layout_node_ok(&sb, 9000, 9000));
+	ck_assert(!nvefs_layout_node_ok(&sb, 9000, 0) && !nvefs_layout_node_ok(&sb, 9000, sb.nblks));
+	sb.flags = 0;
+	ck_assert(nvefs_layout_node_ok(&sb, 9000, 0) && !nvefs_layout_node_ok(&sb, 9000, 9001));
+}
+END_TEST
+
 START_TEST(layout_fits_any_size)
 {
 	static const uint64_t sizes[] = {NVEFS_MIN_BLKS,	  NVEFS_GROUP_BLKS,
@@ -167,6 +219,7 @@ START_TEST(layout_fits_any_size)
 
 	for (unsigned int i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		test_super_make(&sb, sizes[i]);
+		sb.flags = _i ? NVEFS_SB_META_DUP : 0;
 		ck_assert_uint_eq(nvefs_layout_blks(sb.nblks), sb.nblks);
 		ck_assert(sb.nblks <= sizes[i] && sb.nblks + 64 > sizes[i]);
 		for (uint32_t g = 0; g < sb.ngroups; g++) {
@@ -183,6 +236,7 @@ START_TEST(layout_fits_any_size)
 			}
 			ck_assert_uint_eq(nvefs_layout_group_fixed(&sb, g), fixed);
 			ck_assert(nvefs_layout_is_fixed(&sb, nvefs_layout_bitmap_pblk(g)));
+			twin_check(&sb, nvefs_layout_bitmap_pblk(g), nvefs_layout_bitmap_twin(&sb, g));
 		}
 	}
 }
@@ -600,7 +654,8 @@ static Suite *format_suite(void)
 	tcase_add_test(tc, every_bit_of_a_block_counts);
 	tcase_add_test(tc, super_round_trip);
 	tcase_add_test(tc, super_refuses);
-	tcase_add_test(tc, layout_fits_any_size);
+	tcase_add_loop_test(tc, layout_fits_any_size, 0, 2);
+	tcase_add_test(tc, second_copies_have_places_of_their_own);
 	tcase_add_test(tc, layout_refuses);
 	tcase_add_test(tc, root_round_trip);
 	tcase_add_test(tc, journal_blocks);

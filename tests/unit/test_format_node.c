@@ -226,7 +226,8 @@ START_TEST(inner_edits)
 	ck_assert_int_eq(nvefs_node_check(a), -EUCLEAN); /* no child */
 	for (uint32_t i = 0; i < NVEFS_NODE_MAX_CHILDREN; i++) {
 		k.offset = 10 * i;
-		nvefs_inner_insert(a, i, &k, 6000 + i, 1);
+		nvefs_inner_insert(a, i, &k,
+				   (struct nvefs_block_ref){.pblk = 6000 + i, .twin = 9000 + i, .txn = 1});
 	}
 	ck_assert_int_eq(nvefs_node_check(a), 0);
 	k.offset = 25;
@@ -244,18 +245,20 @@ START_TEST(inner_edits)
 	}
 	nvefs_inner_split(a, 60, b);
 	ck_assert_uint_eq(nvefs_node_nitems(a), 60);
-	ck_assert_uint_eq(nvefs_node_nitems(b), 65);
+	ck_assert_uint_eq(nvefs_node_nitems(b), 40);
 	ck_assert_uint_eq(nvefs_inner_pblk(b, 0), 6060);
+	ck_assert_uint_eq(nvefs_inner_child(b, 39).twin, 9099);
 	nvefs_inner_remove(a, 0); /* its range goes right */
 	ck_assert_uint_eq(nvefs_node_key(a, 0).offset, 0);
 	ck_assert_uint_eq(nvefs_inner_pblk(a, 0), 6001);
 	nvefs_inner_remove(a, 58);
-	nvefs_inner_set(a, 0, 77, 9);
-	ck_assert(nvefs_inner_pblk(a, 0) == 77 && nvefs_inner_txn(a, 0) == 9);
+	nvefs_inner_set(a, 0, (struct nvefs_block_ref){.pblk = 77, .twin = 78, .txn = 9});
+	ck_assert(nvefs_inner_pblk(a, 0) == 77 && nvefs_inner_txn(a, 0) == 9 &&
+		  nvefs_inner_child(a, 0).twin == 78);
 	nvefs_inner_merge(a, b, false);
-	ck_assert_uint_eq(nvefs_node_nitems(a), 123);
+	ck_assert_uint_eq(nvefs_node_nitems(a), 98);
 	ck_assert_int_eq(nvefs_node_check(a), 0);
-	nvefs_inner_set(a, 0, 77, 10); /* newer than the node */
+	nvefs_inner_set(a, 0, (struct nvefs_block_ref){.pblk = 77, .twin = 78, .txn = 10}); /* newer than the node */
 	ck_assert_int_eq(nvefs_node_check(a), -EUCLEAN);
 }
 END_TEST

@@ -37,9 +37,10 @@ void fixture_open(struct fixture *f, const struct nvefs_store_opts *opts)
 		ck_assert_int_eq(nvefs_store_start(f->st), 0);
 }
 
-void fixture_init(struct fixture *f, const char *uri, const struct nvefs_store_opts *opts)
+static void init(struct fixture *f, const char *uri, uint32_t flags, const struct nvefs_store_opts *opts)
 {
-	const struct nvefs_mkfs_params params = {.label = "test", .creator = "test_store"};
+	const struct nvefs_mkfs_params params = {
+		.label = "test", .creator = "test_store", .flags = flags};
 	const struct nvefs_dev_open_opts open_opts = {0};
 	struct nvefs_error err = {""};
 
@@ -48,6 +49,16 @@ void fixture_init(struct fixture *f, const char *uri, const struct nvefs_store_o
 	ck_assert_msg(nvefs_store_mkfs(f->dev, &params, &f->sb, &err) == 0, "%s", err.text);
 	f->q = test_queue(f->dev);
 	fixture_open(f, opts);
+}
+
+void fixture_init(struct fixture *f, const char *uri, const struct nvefs_store_opts *opts)
+{
+	init(f, uri, 0, opts);
+}
+
+void fixture_init_dup(struct fixture *f, const char *uri, const struct nvefs_store_opts *opts)
+{
+	init(f, uri, NVEFS_SB_META_DUP, opts);
 }
 
 void fixture_close(struct fixture *f)
@@ -87,7 +98,8 @@ static uint64_t *cell_value(struct nvefs_mblk *b)
 /* Also across a restart: a block that does not check was never written. */
 static int cell_find(struct fixture *f, uint32_t cell, struct nvefs_miss *miss, struct nvefs_mblk **b)
 {
-	return nvefs_cache_get(f->st, cell_pblk(f, cell), NVEFS_BT_NODE, 0, miss, b);
+	return nvefs_cache_get(f->st, (struct nvefs_block_ref){.pblk = cell_pblk(f, cell)}, NVEFS_BT_NODE,
+			       miss, b);
 }
 
 static bool cell_exists(struct fixture *f, struct nvefs_queue *q, uint32_t cell)
@@ -211,7 +223,10 @@ static uint64_t plan_free(const struct nvefs_mkfs_tree *t, uint64_t *ret_nodes)
 	*ret_nodes = 0;
 	for (uint32_t g = 0; g < t->sb->ngroups; g++) {
 		free_blks += nvefs_mkfs_tree_group_free(t, g);
-		*ret_nodes += nvefs_mkfs_tree_group_nodes(t, g);
+		struct nvefs_mkfs_run runs[2];
+
+		for (uint32_t n = nvefs_mkfs_tree_group_runs(t, g, runs); n-- > 0;)
+			*ret_nodes += runs[n].len;
 	}
 	return free_blks;
 }
@@ -605,6 +620,7 @@ END_TEST
 START_TEST(freed_blocks_leave_the_cache)
 {
 	struct nvefs_store_opts opts = {.commit_interval_ns = 1000000000000};
+	struct nvefs_block_ref at = {0};
 	struct nvefs_miss miss;
 	struct nvefs_mblk *b;
 	struct nvefs_txn t;
@@ -612,13 +628,13 @@ START_TEST(freed_blocks_leave_the_cache)
 	uint64_t pblk;
 
 	fixture_init(&f, "ram:256M,vwc=on", &opts);
-	pblk = cell_pblk(&f, 3);
+	pblk = at.pblk = cell_pblk(&f, 3);
 	ck_assert_int_eq(cells_put(&f, f.q, 3, 1, 7), 0);
 	ck_assert_int_eq(nvefs_commit_run(f.st, false), 0);
 	ck_assert_int_eq(nvefs_txn_begin(f.st, f.q, 2, 0, &t), 0);
-	ck_assert_int_eq(nvefs_cache_get(f.st, pblk, NVEFS_BT_NODE, 0, &miss, &b), 0);
+	ck_assert_int_eq(nvefs_cache_get(f.st, at, NVEFS_BT_NODE, &miss, &b), 0);
 	nvefs_cache_forget(&t, b);
-	ck_assert_int_eq(nvefs_cache_get(f.st, pblk, NVEFS_BT_NODE, 0, &miss, &b), -EUCLEAN);
+	ck_assert_int_eq(nvefs_cache_get(f.st, at, NVEFS_BT_NODE, &miss, &b), -EUCLEAN);
 	nvefs_store_root(f.st)->next_ino++;
 	nvefs_txn_end(&t);
 	ck_assert_int_eq(nvefs_commit_reclaim(f.st), 0);
@@ -633,6 +649,7 @@ END_TEST
 /* A miss that is older than the block's life does not bring back its old content. */
 START_TEST(an_outdated_miss_loads_nothing)
 {
+	struct nvefs_block_ref at = {0};
 	struct nvefs_miss miss, again;
 	struct nvefs_mblk *b;
 	struct nvefs_txn t;
@@ -642,12 +659,13 @@ START_TEST(an_outdated_miss_loads_nothing)
 	ck_assert_int_eq(cells_put(&f, f.q, 3, 1, 7), 0);
 	fixture_close(&f);
 	fixture_open(&f, NULL);
+	at.pblk = cell_pblk(&f, 3);
 	nvefs_store_rdlock(f.st);
-	ck_assert_int_eq(nvefs_cache_get(f.st, cell_pblk(&f, 3), NVEFS_BT_NODE, 0, &miss, &b), -EAGAIN);
+	ck_assert_int_eq(nvefs_cache_get(f.st, at, NVEFS_BT_NODE, &miss, &b), -EAGAIN);
 	nvefs_store_rdunlock(f.st);
 	ck_assert_uint_eq(cell_get(&f, f.q, 3), 7);
 	ck_assert_int_eq(nvefs_txn_begin(f.st, f.q, 2, 0, &t), 0);
-	ck_assert_int_eq(nvefs_cache_get(f.st, miss.pblk, NVEFS_BT_NODE, 0, &again, &b), 0);
+	ck_assert_int_eq(nvefs_cache_get(f.st, at, NVEFS_BT_NODE, &again, &b), 0);
 	nvefs_cache_forget(&t, b);
 	nvefs_store_root(f.st)->next_ino++;
 	nvefs_txn_end(&t);
@@ -694,6 +712,7 @@ int main(void)
 	sr = srunner_create(s);
 	srunner_add_suite(sr, store_journal_suite());
 	srunner_add_suite(sr, store_damage_suite());
+	srunner_add_suite(sr, store_copies_suite());
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);

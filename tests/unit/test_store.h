@@ -10,6 +10,7 @@
 
 Suite *store_journal_suite(void);
 Suite *store_damage_suite(void);
+Suite *store_copies_suite(void);
 
 struct fixture {
 	struct nvefs_dev *dev;
@@ -20,6 +21,8 @@ struct fixture {
 
 /* A device with a new store, opened and started with `opts` (NULL: defaults). */
 void fixture_init(struct fixture *f, const char *uri, const struct nvefs_store_opts *opts);
+/* With second copies of metadata; no cells then. */
+void fixture_init_dup(struct fixture *f, const char *uri, const struct nvefs_store_opts *opts);
 void fixture_open(struct fixture *f, const struct nvefs_store_opts *opts);
 /* Open without starting; what nvefs_store_open says. */
 int fixture_try_open(struct fixture *f, const struct nvefs_store_opts *opts, struct nvefs_error *err);

@@ -236,10 +236,10 @@ START_TEST(a_damaged_block_is_an_error_for_its_reader_only)
 	device_damage(&f, cell_pblk(&f, 5), 2000);
 	fixture_open(&f, NULL);
 	for (uint64_t txn = 0; txn <= 1000; txn += 1000) {
+		const struct nvefs_block_ref at = {.pblk = cell_pblk(&f, txn ? 4 : 5), .txn = txn};
+
 		nvefs_store_rdlock(f.st);
-		ck_assert_int_eq(nvefs_cache_get(f.st, cell_pblk(&f, txn ? 4 : 5), NVEFS_BT_NODE, txn,
-						 &miss, &b),
-				 -EAGAIN);
+		ck_assert_int_eq(nvefs_cache_get(f.st, at, NVEFS_BT_NODE, &miss, &b), -EAGAIN);
 		nvefs_store_rdunlock(f.st);
 		ck_assert_int_eq(nvefs_store_load(f.st, f.q, &miss), -EUCLEAN);
 	}
@@ -268,8 +268,14 @@ START_TEST(any_superblock_slot_is_enough)
 		if ((int)i != _i)
 			device_damage(&f, nvefs_super_slot_pblk(f.sb.nblks, i), 300);
 	fixture_open(&f, NULL);
+	ck_assert_uint_eq(f.st->stats.copies_healed, 2);
 	fixture_close(&f);
 	device_damage(&f, nvefs_super_slot_pblk(f.sb.nblks, (unsigned int)_i), 300);
+	fixture_open(&f, &in_memory); /* the others have been written anew */
+	nvefs_store_free(f.st);
+	for (unsigned int i = 0; i < NVEFS_SUPER_SLOTS; i++)
+		if ((int)i != _i)
+			device_damage(&f, nvefs_super_slot_pblk(f.sb.nblks, i), 300);
 	expect_refused(&f, NULL, -EUCLEAN, "superblock");
 	nvefs_queue_done(f.q);
 	nvefs_dev_close(f.dev);

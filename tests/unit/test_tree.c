@@ -396,7 +396,8 @@ static void child_add(struct nvefs_mblk *inner, uint64_t ino, const struct nvefs
 {
 	const struct nvefs_key key = nvefs_key_make(ino, 0, 0);
 
-	nvefs_inner_insert(inner->data, nvefs_node_nitems(inner->data), &key, child->pblk, txn);
+	nvefs_inner_insert(inner->data, nvefs_node_nitems(inner->data), &key,
+			   (struct nvefs_block_ref){.pblk = child->pblk, .txn = txn});
 }
 
 /* A node whose first key lies above its first item merges into its left neighbour: the item stays in reach. */
@@ -545,11 +546,13 @@ START_TEST(cycles_end)
 
 		memcpy(saved, root, sizeof(saved));
 		for (uint32_t i = 0; i < n; i++) {
-			uint64_t pblk = kind == 0   ? nvefs_block_pblk(root)
+			struct nvefs_block_ref at = {
+				.pblk = kind == 0   ? nvefs_block_pblk(root)
 					: kind == 1 ? nvefs_inner_pblk(root, (i + 1) % n)
-						    : nvefs_inner_pblk(root, 0);
+						    : nvefs_inner_pblk(root, 0)};
 
-			nvefs_inner_set(root, i, pblk, nvefs_block_txn(fake_block(m.st, pblk)));
+			at.txn = nvefs_block_txn(fake_block(m.st, at.pblk));
+			nvefs_inner_set(root, i, at);
 		}
 		fake_drop_all(m.st);
 		HOLDS(nvefs_tree_walk(m.st, NULL, count_visit, &c) == 0);

@@ -73,9 +73,9 @@ static void world_open(struct world *w)
 	HOLDS(nvefs_store_start(w->st) == 0);
 }
 
-static void world_init(struct world *w)
+static void world_init(struct world *w, uint32_t flags)
 {
-	const struct nvefs_mkfs_params params = {.creator = "test_tree_store"};
+	const struct nvefs_mkfs_params params = {.creator = "test_tree_store", .flags = flags};
 	const struct nvefs_dev_open_opts open_opts = {0};
 	struct nvefs_error err = {""};
 
@@ -184,7 +184,21 @@ static int node_note(void *arg, const struct nvefs_tree_visit *v)
 	HOLDS(!nvefs_bitmap_test(n->map, (uint32_t)v->pblk));
 	nvefs_bitmap_set(n->map, (uint32_t)v->pblk);
 	n->count++;
+	if (v->twin) {
+		HOLDS(!nvefs_bitmap_test(n->map, (uint32_t)v->twin));
+		nvefs_bitmap_set(n->map, (uint32_t)v->twin);
+		n->count++;
+	}
 	return 0;
+}
+
+static struct nvefs_block_ref bitmap_ref(struct world *w, uint32_t group, uint64_t txn)
+{
+	return (struct nvefs_block_ref){
+		.pblk = nvefs_layout_bitmap_pblk(group),
+		.twin = nvefs_layout_bitmap_twin(nvefs_store_super(w->st), group),
+		.txn = txn,
+	};
 }
 
 /* A copy of the group's bitmap, of the generation that its item states. */
@@ -204,8 +218,8 @@ static void bitmap_get(struct world *w, uint32_t group, struct nvefs_group_rec *
 		if (!err)
 			err = nvefs_group_decode(val, len, rec);
 		if (!err)
-			err = nvefs_cache_get(w->st, nvefs_layout_bitmap_pblk(group), NVEFS_BT_BITMAP,
-					      rec->bitmap_txn, &miss, &b);
+			err = nvefs_cache_get(w->st, bitmap_ref(w, group, rec->bitmap_txn), NVEFS_BT_BITMAP,
+					      &miss, &b);
 		if (!err)
 			memcpy(ret, b->data, sizeof(*ret));
 		nvefs_store_rdunlock(w->st);
@@ -286,7 +300,7 @@ START_TEST(tree_over_store)
 
 	start_seed = seed = s ? (unsigned int)strtoul(s, NULL, 0) : (unsigned int)time(NULL);
 	printf("seed: NVEFS_TEST_SEED=%u\n", start_seed);
-	world_init(w);
+	world_init(w, _i ? NVEFS_SB_META_DUP : 0);
 	for (int round = 0; round < 18; round++) {
 		for (int i = 0; i < 1000; i++) {
 			change_some(w, 1 + (uint32_t)rand_r(&seed) % 8, round % 6 < 4);
@@ -323,7 +337,7 @@ int main(void)
 
 	nvefs_log_setup(log_drop, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 60);
-	tcase_add_test(tc, tree_over_store);
+	tcase_add_loop_test(tc, tree_over_store, 0, 2);
 	suite_add_tcase(s, tc);
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: MIT */
+#include "store/copies.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/buf.h"
+
+/* Read and judge one copy. */
+static void copy_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, int i, void *buf,
+		      struct nvefs_copies *c)
+{
+	c->err[i] = nvefs_queue_read(q, nvefs_copies_pblk(want, i), 1, buf);
+	if (!c->err[i])
+		c->status[i] = nvefs_block_check(buf, want);
+	if (c->err[i] || c->status[i])
+		c->bad |= (uint8_t)(1u << i);
+}
+
+/* Damage says more than a device that does not answer: it is what fsck can mend. */
+static int copies_errno(const struct nvefs_copies *c)
+{
+	for (int i = 0; i < 2; i++)
+		if (c->bad & 1u << i && !c->err[i])
+			return -EUCLEAN;
+	return c->err[0];
+}
+
+/* Both were read. True when the content of the second is the better one. */
+static bool twin_is_better(struct nvefs_copies *c, const void *first, const void *twin)
+{
+	uint64_t a = nvefs_block_txn(first), b = nvefs_block_txn(twin);
+
+	if (c->bad)
+		return c->bad == NVEFS_COPY_FIRST;
+	if (a == b)
+		return false;
+	c->status[a > b] = NVEFS_BLOCK_STALE;
+	c->bad = a > b ? NVEFS_COPY_TWIN : NVEFS_COPY_FIRST;
+	return b > a;
+}
+
+int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, bool both, void *buf,
+		      struct nvefs_copies *ret)
+{
+	struct nvefs_copies c = {.good = -1};
+	void *twin = NULL;
+
+	copy_read(q, want, 0, buf, &c);
+	if (c.err[0] == -ENOMEM)
+		return -ENOMEM;
+	if (!c.bad)
+		c.good = 0;
+	if (want->twin && (c.bad || both)) {
+		twin = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+		if (!twin)
+			return -ENOMEM;
+		copy_read(q, want, 1, twin, &c);
+		if (c.err[1] == -ENOMEM) {
+			nvefs_buf_free(twin);
+			return -ENOMEM;
+		}
+		if (twin_is_better(&c, buf, twin)) {
+			c.good = 1;
+			memcpy(buf, twin, NVEFS_BLOCK_SIZE);
+		}
+		nvefs_buf_free(twin);
+	}
+	*ret = c;
+	return c.good < 0 ? copies_errno(&c) : 0;
+}
+
+int nvefs_copies_rewrite(struct nvefs_queue *q, const struct nvefs_block_expect *want, const void *buf,
+			 uint8_t bad, bool flush)
+{
+	int err = 0;
+
+	for (int i = 0; i < 2 && !err; i++)
+		if (bad & 1u << i)
+			err = nvefs_queue_write(q, nvefs_copies_pblk(want, i), 1, buf, 0);
+	return err || !flush ? err : nvefs_queue_flush(q);
+}
+
+const char *nvefs_copies_text(const struct nvefs_copies *c, int i)
+{
+	return c->err[i] ? strerror(-c->err[i]) : nvefs_block_status_text(c->status[i]);
+}
