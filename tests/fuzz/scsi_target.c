@@ -24,6 +24,7 @@ enum { COMMAND, SENSE, INQUIRY, SUPPORTED, SERIAL, IDENTIFICATION, LIMITS, PROVI
 #define LU_SMALL 16u
 #define LU_OUT_SCATTERED 32u
 #define LU_IN_SCATTERED 64u
+#define LU_ONE_RANGE 128u
 #define HEAD 9u
 #define DATA_MAX 8192u
 
@@ -94,17 +95,14 @@ static int command_one(const uint8_t *data, size_t size)
 					    .write_zeroes = true, .verify = true, .fused_compare_write = true,
 					    .acwu = 4};
 	struct nvefs_nvme_ns_info ns = {.nsze = 1u << 20, .ncap = 1u << 20, .npwg = 1, .npwa = 1, .npdg = 1, .npda = 1};
-	struct nvefs_nvme_dsm_range ranges[8];
 	struct nvefs_sntl_lu lu = {.ctrl = &ctrl, .ns = &ns, .nsid = 1};
-	struct nvefs_sntl_request req = {.ranges = ranges, .max_ranges = 8};
+	struct nvefs_sntl_request req = {.max_ranges = data[1] & LU_ONE_RANGE ? 1 : 8};
 	struct nvefs_sntl_cmd cmd;
 	uint16_t status;
 	uint8_t *cdb, *out, *in;
 	size_t have;
 	int good;
 
-	if (size < HEAD)
-		return 0;
 	ns.lba_bytes = data[1] & LU_512 ? 512 : 4096;
 	ctrl.vwc = !(data[1] & LU_NO_VWC);
 	lu.write_cache = ctrl.vwc && !(data[1] & LU_NO_CACHE);
@@ -119,6 +117,7 @@ static int command_one(const uint8_t *data, size_t size)
 	have = have > req.cdb_len ? have - req.cdb_len : 0;
 	out = exact(req.out_len, data + size - have, have);
 	in = exact(req.in_len, NULL, 0);
+	req.ranges = exact(req.max_ranges * sizeof(*req.ranges), NULL, 0);
 	req.cdb = cdb;
 	req.out = data[1] & LU_OUT_SCATTERED ? NULL : out;
 	req.in = data[1] & LU_IN_SCATTERED ? NULL : in;
@@ -131,6 +130,7 @@ static int command_one(const uint8_t *data, size_t size)
 		PROMISE(nvefs_sntl_complete(&cmd, i + 1 < n ? 0 : status) == (i + 1 == n));
 	promise_answer(&cmd, &req);
 	good = cmd.status == NVEFS_SCSI_GOOD;
+	free(req.ranges);
 	free(cdb);
 	free(out);
 	free(in);
@@ -190,7 +190,7 @@ int fuzz_one(const uint8_t *data, size_t size)
 	if (size < 2 || data[0] >= KINDS || size > FUZZ_INPUT_MAX)
 		return 0;
 	if (data[0] == COMMAND)
-		return command_one(data, size);
+		return size >= HEAD ? command_one(data, size) : 0;
 	copy = exact(size - 1, data + 1, size - 1);
 	sound = reader_one(data[0], copy, size - 1);
 	free(copy);
@@ -257,7 +257,7 @@ static size_t command_seed(size_t format, uint8_t *ret)
 	case NVEFS_SCSI_COMPARE_AND_WRITE:
 		break;
 	case NVEFS_SCSI_UNMAP:
-		c.count = 24;
+		c.count = 40;
 		break;
 	default:
 		c.count = f->count_width > 1 ? 512 : f->count_width ? 252 : 0;
@@ -273,11 +273,11 @@ static size_t command_seed(size_t format, uint8_t *ret)
 	if (f->opcode == NVEFS_SCSI_COMPARE_AND_WRITE)
 		ret[4] = DATA_MAX >> 8;
 	if (f->opcode == NVEFS_SCSI_UNMAP) {
-		ret[3] = 24;
+		ret[3] = 40; /* two descriptors of five blocks each */
 		ret[4] = 0;
-		ret[HEAD + len + 1] = 22;
-		ret[HEAD + len + 3] = 16;
-		ret[HEAD + len + 19] = 5; /* blocks */
+		ret[HEAD + len + 1] = 38;
+		ret[HEAD + len + 3] = 32;
+		ret[HEAD + len + 19] = ret[HEAD + len + 35] = 5;
 	}
 	return HEAD + (size_t)len + 64;
 }
