@@ -31,7 +31,7 @@ command -v clang >/dev/null || {
 	exit 77
 }
 # Executions, and seconds that one input may take.
-declare -A runs=([format]=6000000 [scsi]=4000000 [ctrl]=200000 [image]=20000)
+declare -A runs=([format]=6000000 [scsi]=4000000 [ctrl]=200000 [image]=10000)
 declare -A limit=([format]=5 [scsi]=5 [ctrl]=20 [image]=120)
 
 work=${keep:-$(mktemp -d "${TMPDIR:-/tmp}/nvefs-fuzz-XXXXXX")}
