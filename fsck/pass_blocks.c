@@ -95,6 +95,7 @@ static int find_lost_nodes(struct nvefs_check_ctx *c, const struct group_state *
 		    nvefs_block_check(block, &want) != NVEFS_BLOCK_OK || nvefs_node_check(block))
 			continue;
 		p.found = nvefs_node_level(block);
+		c->inner_sound = false;
 		nvefs_check_report(c, &p);
 	}
 	nvefs_buf_free(block);

@@ -4,9 +4,10 @@
  * cannot be followed any more. Inner nodes are not needed for that: each leaf says
  * itself what it is (magic, UUID, address, generation, checksum).
  *
- * 1. Collect leaves (salvage_scan.c): all blocks of the device, and the images in
- *    the journal's groups that were committed. Of one address the newest counts.
- *    A block that its bitmap calls free is a leaf that was given up, unless it is
+ * 1. Collect leaves (salvage_scan.c): those that can still be walked to, all blocks of
+ *    the device that may be others, and the images in the journal's groups that
+ *    were committed. Of one address the newest counts.
+ *    A block that its bitmap calls free, and that nothing leads to, is a leaf that was given up, unless it is
  *    younger than the bitmap; one whose content a map claims, and whose
  *    checksum the map knows, is a file's data that looks like a leaf.
  * 2. Settle which leaf speaks for which keys (salvage_segments.c): the newest one

@@ -144,6 +144,32 @@ static int take_chunk(struct nvefs_salvage *s, uint8_t *buf, uint64_t pblk, uint
 	return err;
 }
 
+/* The walk has come to it. */
+static bool reached(const struct nvefs_salvage *s, uint64_t pblk)
+{
+	return s->c->usage.used && nvefs_usage_is_meta(&s->c->usage, pblk);
+}
+
+static bool marked_free(const struct nvefs_salvage *s, uint64_t pblk)
+{
+	uint32_t g = nvefs_layout_group(pblk);
+
+	return s->bits[g] && !nvefs_bitmap_test(s->bits[g], (uint32_t)(pblk - nvefs_layout_group_start(g)));
+}
+
+/*
+ * What the part of the tree that could be walked maps is data. When inner nodes are
+ * gone, all other blocks may be leaves; when not, only those that are in use, yet nothing uses.
+ */
+static bool worth_reading(const struct nvefs_salvage *s, uint64_t pblk)
+{
+	if (!s->c->usage.used || reached(s, pblk))
+		return true;
+	if (nvefs_usage_test(&s->c->usage, pblk))
+		return false;
+	return !s->c->inner_sound || !marked_free(s, pblk);
+}
+
 static int read_nodes(struct nvefs_salvage *s)
 {
 	uint64_t nblks = s->c->sb.nblks, pblk = s->c->sb.journal_pblk + s->c->sb.journal_blks;
@@ -151,7 +177,12 @@ static int read_nodes(struct nvefs_salvage *s)
 	int err = buf ? 0 : -ENOMEM;
 
 	for (uint32_t n; pblk < nblks && !err; pblk += n) {
-		n = nblks - pblk < CHUNK_BLKS ? (uint32_t)(nblks - pblk) : CHUNK_BLKS;
+		for (n = 0; n < CHUNK_BLKS && pblk + n < nblks && worth_reading(s, pblk + n); n++)
+			;
+		if (!n) {
+			n = 1;
+			continue;
+		}
 		err = take_chunk(s, buf, pblk, n, nvefs_queue_read(s->c->q, pblk, n, buf) != 0);
 		if (!err)
 			err = nvefs_check_progress(s->c, pblk, nblks);
@@ -188,13 +219,11 @@ static int by_key(const void *a, const void *b)
 	return nvefs_key_cmp(&x->first, &y->first);
 }
 
-/* The bitmap calls the block free, and was written after it. */
+/* Nothing that could be walked leads to it, the bitmap calls the block free, and was written after it. */
 static bool given_up(const struct nvefs_salvage *s, const struct nvefs_salvage_leaf *l)
 {
-	uint32_t g = nvefs_layout_group(l->home);
-	uint32_t bit = (uint32_t)(l->home - nvefs_layout_group_start(g));
-
-	return s->bits[g] && !nvefs_bitmap_test(s->bits[g], bit) && l->rank <= s->bits_txn[g];
+	return !reached(s, l->home) && marked_free(s, l->home) &&
+	       l->rank <= s->bits_txn[nvefs_layout_group(l->home)];
 }
 
 /* The same leaf, found at its home and at the place of its second copy. */
@@ -258,7 +287,7 @@ static void judge_claim(struct claim_arg *a, uint64_t ent, uint64_t csum)
 	if (!data && nvefs_went_type(ent) == NVEFS_EXT_DATA)
 		data = !nvefs_queue_read(a->s->c->q, l->home, 1, a->block) &&
 		       nvefs_hash(a->block, NVEFS_BLOCK_SIZE, a->s->c->sb.hash_seed) == csum;
-	if (data)
+	if (data && !reached(a->s, l->home))
 		nvefs_bitmap_set(a->false_bits + (size_t)(l - a->s->leaves) / 8, (uint32_t)((l - a->s->leaves) % 8));
 }
 
@@ -321,10 +350,9 @@ int nvefs_salvage_scan(struct nvefs_salvage *s)
 		nvefs_salvage_take_root(s, s->block);
 	err = nvefs_salvage_log(s);
 	if (!err)
+		err = read_bitmaps(s);
+	if (!err)
 		err = read_nodes(s);
-	if (err)
-		return err;
-	err = read_bitmaps(s);
 	if (err)
 		return err;
 	keep_newest(s);

@@ -24,6 +24,7 @@ static void report(struct walk *k, const struct nvefs_tree_visit *v, uint32_t co
 	struct nvefs_problem p = {.code = code, .pblk = v->pblk, .found = found, .expected = v->level, .why = why};
 
 	k->c->incomplete = true;
+	k->c->inner_sound &= !v->level && code != NVEFS_P_KEY_ORDER && code != NVEFS_P_NODE_TWICE;
 	if (k->w->report)
 		nvefs_check_report(k->c, &p);
 }
@@ -145,7 +146,11 @@ static int visit(void *arg, const struct nvefs_tree_visit *v)
 int nvefs_check_walk(struct nvefs_check_ctx *c, const struct nvefs_check_walk *w)
 {
 	struct walk k = {.c = c, .w = w};
-	int err = nvefs_tree_walk(c->st, c->q, visit, &k);
+	int err;
+
+	if (w->report)
+		c->inner_sound = true;
+	err = nvefs_tree_walk(c->st, c->q, visit, &k);
 
 	if (w->report)
 		c->tree_nodes = k.nodes;

@@ -25,7 +25,7 @@
 
 /* Where a structure stands. */
 enum place {
-	AT_SUPER, /* slot 1 */
+	AT_SUPER, /* slot 0 */
 	AT_ROOT,
 	AT_BITMAP,
 	AT_JHEADER, /* the one that counts */
@@ -108,7 +108,7 @@ static const struct field fields[] = {
 	F(AT_ROOT, root, tree_twin, NVEFS_P_OPEN),
 	F(AT_ROOT, root, tree_height, NVEFS_P_NODE_LEVEL),
 	F(AT_ROOT, root, flags, NOTHING),
-	F(AT_ROOT, root, next_ino, NOTHING),
+	F(AT_ROOT, root, next_ino, ANY_CODE),
 	F(AT_ROOT, root, free_blks, NVEFS_P_ROOT_FREE),
 	F(AT_ROOT, root, meta_blks, NVEFS_P_ROOT_META),
 	F(AT_ROOT, root, inodes, NVEFS_P_ROOT_INODES),
@@ -355,7 +355,7 @@ static void find_spot(const struct field *f, struct spot *ret)
 		ret->mask = 0x40;
 	switch (f->place) {
 	case AT_SUPER:
-		ret->pblk = 1;
+		ret->pblk = 0;
 		return;
 	case AT_ROOT:
 		ret->pblk = NVEFS_ROOT_PBLK;

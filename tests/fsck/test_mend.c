@@ -173,6 +173,28 @@ START_TEST(test_second_name)
 }
 END_TEST
 
+static void parent_21(struct nvefs_inode_rec *r)
+{
+	r->parent = 21;
+}
+
+START_TEST(test_second_name_first)
+{
+	struct image img;
+	struct found f;
+
+	image_init(&img);
+	image_add_name(&img, 21, "home", 17, DT_DIR);
+	image_edit_inode(&img, 17, parent_21);
+	mend(&img, &f);
+	ck_assert(found_code(&f, NVEFS_P_DIR_TWICE));
+	ck_assert_uint_eq(lookup(&img, 1, "dir"), 0);
+	ck_assert_uint_eq(lookup(&img, 21, "home"), 17);
+	ck_assert_uint_eq(inode(&img, 17).parent, 21);
+	image_done(&img);
+}
+END_TEST
+
 START_TEST(test_wrong_hash)
 {
 	struct nvefs_key key;
@@ -344,6 +366,46 @@ START_TEST(test_journal)
 }
 END_TEST
 
+/* Leaves that were given up lie about in free blocks: what they held stays removed. */
+START_TEST(test_stays_removed)
+{
+	const struct nvefs_inode_rec rec = {.mode = S_IFREG | 0644, .nlink = 1, .xvalue_next = 1};
+	struct nvefs_disk_inode d;
+	uint8_t bytes[1900] = {1}, *block;
+	uint64_t root;
+	struct image img;
+	struct found f;
+	uint32_t len;
+
+	image_init(&img);
+	nvefs_inode_encode(&rec, &d);
+	image_put(&img, nvefs_key_make(500, NVEFS_KIND_INODE, 0), &d, sizeof(d));
+	for (uint32_t i = 0; i < 40; i++)
+		image_put(&img, nvefs_key_make(500, NVEFS_KIND_XVALUE, 1 << 8 | i), bytes, sizeof(bytes));
+	image_close(&img);
+	reopen(&img);
+	for (uint32_t i = 0; i < 40; i++)
+		image_del(&img, nvefs_key_make(500, NVEFS_KIND_XVALUE, 1 << 8 | i));
+	image_del(&img, nvefs_key_make(500, NVEFS_KIND_INODE, 0));
+	image_close(&img);
+	root = image_root_node(&img);
+	block = image_block(&img, root);
+	image_put_back(&img, root, memset(block, 0, NVEFS_BLOCK_SIZE), false);
+	/* Nor do images of them in the journal's log count. */
+	if (_i)
+		for (uint32_t i = 0; i < nvefs_journal_log_blks(&img.sb); i++) {
+			block = nvefs_buf_new_zeroed(NVEFS_BLOCK_SIZE);
+			image_put_back(&img, nvefs_journal_log_pblk(&img.sb, i), block, false);
+		}
+	mend(&img, &f);
+	ck_assert(found_code(&f, NVEFS_P_NODE_DAMAGED));
+	ck_assert_int_eq(get(&img, nvefs_key_make(500, NVEFS_KIND_INODE, 0), bytes, &len), -ENOENT);
+	ck_assert_uint_eq(lookup(&img, 1, "lost+found"), 0);
+	ck_assert_uint_eq(lookup(&img, 1, "file"), 16);
+	image_done(&img);
+}
+END_TEST
+
 static void quiet(enum nvefs_log_level level, const char *line)
 {
 	(void)level;
@@ -361,7 +423,9 @@ int main(void)
 	tcase_add_test(tc, test_lost_and_found);
 	tcase_add_test(tc, test_lost_and_found_again);
 	tcase_add_test(tc, test_second_name);
+	tcase_add_test(tc, test_second_name_first);
 	tcase_add_test(tc, test_wrong_hash);
+	tcase_add_loop_test(tc, test_stays_removed, 0, 2);
 	tcase_add_test(tc, test_inode_anew);
 	tcase_add_test(tc, test_type);
 	tcase_add_loop_test(tc, test_claimed_twice, 0, 3);
