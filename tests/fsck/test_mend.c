@@ -399,6 +399,7 @@ START_TEST(test_stays_removed)
 		}
 	mend(&img, &f);
 	ck_assert(found_code(&f, NVEFS_P_NODE_DAMAGED));
+	ck_assert_msg(f.n == 1, "NV%04x: something came back", f.codes[1]);
 	ck_assert_int_eq(get(&img, nvefs_key_make(500, NVEFS_KIND_INODE, 0), bytes, &len), -ENOENT);
 	ck_assert_uint_eq(lookup(&img, 1, "lost+found"), 0);
 	ck_assert_uint_eq(lookup(&img, 1, "file"), 16);
