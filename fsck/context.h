@@ -56,6 +56,7 @@ struct nvefs_check_ctx {
 	uint32_t pass_no;
 	bool stop;	 /* no further pass can be made */
 	bool incomplete; /* parts of the tree were not seen: what is missing proves nothing */
+	bool tree_broken; /* of these, whole nodes */
 	bool inner_sound; /* all that was not seen are leaves: the tree was walked, and its inner nodes are whole */
 
 	struct nvefs_usage usage;

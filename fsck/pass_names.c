@@ -143,7 +143,9 @@ int nvefs_pass_names(struct nvefs_check_ctx *c)
 
 	if (err)
 		return err;
-	if (!root || root->dtype != DT_DIR)
+	if (c->tree_broken && !root)
+		; /* it may be in what was not seen */
+	else if (!root || root->dtype != DT_DIR)
 		report(c, NVEFS_P_ROOT_INODE, NVEFS_ROOT_INO, 0, 0);
 	else if (root->parent != NVEFS_ROOT_INO)
 		report(c, NVEFS_P_DIR_PARENT, NVEFS_ROOT_INO, NVEFS_ROOT_INO, root->parent);

@@ -23,7 +23,7 @@ static void report(struct walk *k, const struct nvefs_tree_visit *v, uint32_t co
 {
 	struct nvefs_problem p = {.code = code, .pblk = v->pblk, .found = found, .expected = v->level, .why = why};
 
-	k->c->incomplete = true;
+	k->c->incomplete = k->c->tree_broken = true;
 	k->c->inner_sound &= !v->level && code != NVEFS_P_KEY_ORDER && code != NVEFS_P_NODE_TWICE;
 	if (k->w->report)
 		nvefs_check_report(k->c, &p);
