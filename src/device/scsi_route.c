@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "device/scsi_initiator.h"
 #include "device/scsi_port.h"
 #include "device/scsi_target.h"
@@ -310,15 +311,26 @@ static void sg_call_done(struct nvefs_scsi_exec *exec)
 	nvefs_container_of(exec, struct sg_call, exec)->finished = true;
 }
 
-int nvefs_scsi_route_sg_io(struct nvefs_queue *q, sg_io_hdr_t *hdr)
+static void copy_pieces(const sg_io_hdr_t *scattered, uint8_t *flat, uint32_t bytes, bool to_flat)
+{
+	const sg_iovec_t *piece = scattered->dxferp;
+
+	for (uint32_t i = 0; i < scattered->iovec_count && bytes; i++, piece++) {
+		uint32_t len = piece->iov_len < bytes ? (uint32_t)piece->iov_len : bytes;
+
+		memcpy(to_flat ? flat : piece->iov_base, to_flat ? piece->iov_base : flat, len);
+		flat += len;
+		bytes -= len;
+	}
+}
+
+static int sg_io_flat(struct nvefs_queue *q, sg_io_hdr_t *hdr)
 {
 	struct route_queue *rq = q->priv;
 	struct sg_call *call;
 	uint32_t index;
 	int err = -ENOMEM;
 
-	if (q->dev->ops != &route_ops || !rq->route->opts.translate)
-		return -ENOTSUP;
 	call = calloc(1, sizeof(*call));
 	if (!call)
 		return -ENOMEM;
@@ -342,6 +354,33 @@ int nvefs_scsi_route_sg_io(struct nvefs_queue *q, sg_io_hdr_t *hdr)
 	free(call->exec.ranges);
 free_call:
 	free(call);
+	return err;
+}
+
+/* Data in pieces is brought together, as the kernel does it: the translation looks at parameter lists. */
+int nvefs_scsi_route_sg_io(struct nvefs_queue *q, sg_io_hdr_t *hdr)
+{
+	const sg_io_hdr_t scattered = *hdr;
+	uint8_t *flat;
+	int err;
+
+	if (q->dev->ops != &route_ops || !((struct route_queue *)q->priv)->route->opts.translate)
+		return -ENOTSUP;
+	if (!hdr->iovec_count)
+		return sg_io_flat(q, hdr);
+	flat = nvefs_buf_new_zeroed(hdr->dxfer_len);
+	if (!flat)
+		return -ENOMEM;
+	if (hdr->dxfer_direction == SG_DXFER_TO_DEV)
+		copy_pieces(&scattered, flat, hdr->dxfer_len, true);
+	hdr->iovec_count = 0;
+	hdr->dxferp = flat;
+	err = sg_io_flat(q, hdr);
+	hdr->iovec_count = scattered.iovec_count;
+	hdr->dxferp = scattered.dxferp;
+	if (!err && hdr->dxfer_direction == SG_DXFER_FROM_DEV)
+		copy_pieces(&scattered, flat, hdr->dxfer_len - (uint32_t)hdr->resid, false);
+	nvefs_buf_free(flat);
 	return err;
 }
 

@@ -184,9 +184,8 @@ void sntl_write_same(struct sntl_ctx *x)
 	if (!check_range(x, limits.max_write_same))
 		return;
 	if (!zeros) {
-		if (!check_data(x, lba_bytes, true))
-			return;
-		if (!x->req->out)
+		/* One block and no more: anything else was meant for another block size. */
+		if (x->req->out_len != lba_bytes || !x->req->out)
 			return sntl_illegal_cdb(x, nvefs_cdb_count_byte(&x->cdb), -1);
 		zeros = all_zeros(x->req->out, lba_bytes);
 		x->cmd->out_bytes = lba_bytes;

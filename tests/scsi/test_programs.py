@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""The SCSI translation as programs of others find it: iscsi-test-cu and sg3_utils, through a preloaded library."""
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "fuse"))
+from harness import BUILD, run, run_tests  # noqa: E402
+
+SHIM = os.path.join(BUILD, "tests/scsi/libnvefs-sg-shim.so")
+NODE = "/dev/sg-nvefs"
+# Why iscsi-test-cu does not run a test, by what it says, and why that is right.
+EXCLUDED = {
+    "(WRITEVERIFY1[026]|ORWRITE|WRITEATOMIC16|PREFETCH1[06]|GET_?LBA_?STATUS|READDEFECTDATA1[02]) is not implemented":
+        "no NVMe command does it",
+    "(EXTENDEDCOPY|RECEIVE_?COPY_?RESULTS?) is not implemented": "the unit copies nothing by itself",
+    "COMPAREANDWRITE is not implemented": "two fused commands, which the embedded controller does not offer",
+    "(RESERVE6|PERSISTENT RESERVE IN) is not implemented": "a file system's route does not reserve",
+    "PROUT Not Supported": "the same",
+    "REPORT_SUPPORTED_OPCODES is not implemented":
+        "what is to be refused is refused with a code that iscsi-test-cu takes for a missing command",
+    "This (RESERVE6 |PERSISTENT RESERVE )?test is only supported for iSCSI backends": "this is no iSCSI target",
+    "Multipath unavailable": "one path was given",
+    "--allow-sanitize flag is not set": "the unit sanitizes nothing",
+    "(Logical unit|Media) is not (removable|write-protected)": "the drive is neither",
+    "LBPPB < 2": "a physical block is one logical block here",
+    "WRITESAME1[06] does not support 0-blocks": "page B0h says so (WSNZ)",
+}
+
+
+class Shim(unittest.TestCase):
+    target = "lba=512,mdts=32M"
+
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="nvefs-scsi-")
+        self.addCleanup(shutil.rmtree, self.dir, ignore_errors=True)
+        self.image = os.path.join(self.dir, "disk.img")
+        with open(self.image, "wb") as f:
+            f.truncate(96 << 20)
+
+    def program(self, *args, target=None, check=True):
+        env = dict(os.environ, LD_PRELOAD=SHIM, NVEFS_SHIM_NODE=NODE,
+                   NVEFS_SHIM_TARGET=f"{self.image},{target or self.target}")
+        return run(*args, NODE, env=env, check=check, timeout=300)
+
+
+def needs(program):
+    return unittest.skipUnless(shutil.which(program), f"{program} is not installed")
+
+
+class IscsiTest(Shim):
+    """libiscsi's conformance suite."""
+
+    def conform(self, target):
+        said = self.program("iscsi-test-cu", "--dataloss", "--verbose", "--test=SCSI", target=target, check=False)
+        text = said.stdout + said.stderr
+        m = re.search(r"^\s+tests\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)", text, re.M)
+        self.assertTrue(m, text[-2000:])
+        total, _, passed, failed = map(int, m.groups())
+        self.assertEqual(failed, 0, "\n".join(l for l in text.splitlines() if "FAILED" in l or "had failures" in l))
+        skipped = 0
+        for test in re.split(r"^\s+Test: ", text, flags=re.M)[1:]:
+            whys = re.findall(r"\[SKIPPED\]\s+(.*)", test)
+            skipped += bool(whys)
+            for why in whys:
+                self.assertTrue(any(re.match(e, why) for e in EXCLUDED), f"not run, for no known reason: {why}")
+        print(f"iscsi-test-cu, {target}: {passed - skipped} of {total} tests passed, {skipped} do not apply, 0 failed")
+        return passed - skipped
+
+    @needs("iscsi-test-cu")
+    def test_lba_512(self):
+        self.assertGreaterEqual(self.conform("lba=512,mdts=32M"), 90)
+
+    @needs("iscsi-test-cu")
+    def test_lba_4096(self):
+        self.assertGreaterEqual(self.conform("lba=4096,mdts=32M"), 90)
+
+
+@needs("sg_inq")
+class Sg3(Shim):
+    """What sg3_utils say of each answer: decoded whole, no complaint."""
+
+    BAD = re.compile(r"(?i)unknown|truncat|too short|strange|unexpected|malformed|illegal|unable|fail")
+
+    def decodes(self, *args, words=()):
+        said = self.program(*args)
+        self.assertFalse(said.stderr.strip(), f"{args}: {said.stderr}")
+        self.assertNotRegex(said.stdout, self.BAD, f"{args}")
+        for word in words:
+            self.assertIn(word, said.stdout)
+        return said.stdout
+
+    def test_identity(self):
+        self.decodes("sg_inq", "-d", words=("NVMe", "SBC-3", "SPC-4"))
+        serial = re.search(r"serial number: (\S+)\.", self.decodes("sg_vpd", "--page=sn"))[1].replace("_", "")
+        self.assertIn("0x" + serial.lower(), self.decodes("sg_vpd", "--page=di"))
+
+    def test_pages(self):
+        self.decodes("sg_vpd", "-a", words=("LBPU): 1", "Block limits", "Device identification", "Non-rotating"))
+        self.decodes("sg_modes", "-a", words=("Caching", "Control"))
+
+    def test_capacity(self):
+        self.decodes("sg_readcap", "-l", words=("Last LBA=196607", "block length=512", "lbpme=1"))
+        self.decodes("sg_readcap", words=("Last LBA=196607",))
+
+    def test_lists(self):
+        self.decodes("sg_luns", words=("1 lun entry",))
+        self.decodes("sg_opcodes", "-R", words=("Unmap", "Read capacity(16)", "Report supported operation codes"))
+        self.assertIn("No Sense", self.program("sg_requests").stderr)
+        self.decodes("sg_turs")
+
+    def test_commands(self):
+        """Written by one program, changed by others, seen in the image itself."""
+        block = os.urandom(512)
+        path = os.path.join(self.dir, "block")
+        with open(path, "wb") as f:
+            f.write(block)
+        self.decodes("sg_write_same", "--lba=100", "--num=8", f"--in={path}", "--xferlen=512")
+        self.decodes("sg_sync")
+        self.assertEqual(self.at(100, 8), block * 8)
+        self.decodes("sg_verify", "--lba=100", "--count=8")
+        self.decodes("sg_unmap", "--lba=102", "--num=2", "--force")
+        self.assertEqual(self.at(100, 2), block * 2)
+        self.assertEqual(self.at(104, 4), block * 4)
+
+    def test_refused(self):
+        for args in (("sg_unmap", "--lba=196607", "--num=2", "--force"), ("sg_verify", "--lba=196608", "--count=1"),
+                     ("sg_start", "--stop"), ("sg_format", "--format", "--quick"), ("sg_sanitize", "--block", "--quick"),
+                     ("sg_persist", "-i", "-k"), ("sg_vpd", "--force", "--page=0xb3")):
+            with self.subTest(args[0]):
+                said = self.program(*args, check=False)
+                self.assertNotEqual(said.returncode, 0, args)
+                self.assertRegex(said.stdout + said.stderr, r"(?i)illegal|not supported|out of range|invalid")
+
+    def at(self, lba, count):
+        with open(self.image, "rb") as f:
+            f.seek(lba * 512)
+            return f.read(count * 512)
+
+
+if __name__ == "__main__":
+    if not os.path.exists(SHIM):
+        print(f"SKIP: {SHIM} has not been built")
+        sys.exit(77)
+    if subprocess.run([sys.executable, "-c", ""], env=dict(os.environ, LD_PRELOAD=SHIM), check=False).returncode:
+        print("SKIP: the library cannot be preloaded here")
+        sys.exit(77)
+    run_tests()
