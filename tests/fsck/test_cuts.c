@@ -212,7 +212,7 @@ END_TEST
 
 static void setup(void)
 {
-	victim_init(&victim);
+	victim_init(&victim, false);
 }
 
 static void teardown(void)

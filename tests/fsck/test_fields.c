@@ -543,7 +543,7 @@ END_TEST
 
 static void setup(void)
 {
-	victim_init(&victim);
+	victim_init(&victim, false);
 }
 
 static void teardown(void)

@@ -217,6 +217,17 @@ static void note(uint64_t **list, uint32_t *n, uint64_t pblk)
 	(*list)[(*n)++] = pblk;
 }
 
+static void note_leaf(struct victim_deps *d, const struct nvefs_tree_visit *v)
+{
+	uint32_t n = d->nleaves;
+
+	note(&d->leaves, &d->nleaves, v->pblk);
+	if (d->nleaves == n)
+		return;
+	d->twins = reallocarray(d->twins, d->nleaves, sizeof(*d->twins));
+	d->twins[n] = v->twin;
+}
+
 static struct victim_deps *deps_of(struct victim_image *img, uint64_t ino)
 {
 	for (uint32_t i = 0; i < img->nfiles; i++)
@@ -244,7 +255,7 @@ static int visit(void *arg, const struct nvefs_tree_visit *v)
 
 		if (!d)
 			continue;
-		note(&d->leaves, &d->nleaves, v->pblk);
+		note_leaf(d, v);
 		val = nvefs_leaf_value(v->node, i, &len);
 		if (key.kind != NVEFS_KIND_MAP || nvefs_map_decode(val, len, &img->sb, &w))
 			continue;
@@ -318,7 +329,7 @@ static void make_bare(struct victim *v)
 	read_deps(img);
 }
 
-void victim_init(struct victim *v)
+void victim_init(struct victim *v, bool dup)
 {
 	static const uint8_t uuid[16] = "victim of damage";
 	/* One copy of everything: what is damaged is damaged. */
@@ -326,7 +337,7 @@ void victim_init(struct victim *v)
 					   .uuid = uuid,
 					   .hash_seed = 4711,
 					   .journal_blks = 512,
-					   .metadata_single = true};
+					   .metadata_single = !dup};
 	struct maker m = {.r = {20260101}}; /* always the same */
 	struct nvefs_error err = {""};
 	char path[] = "/tmp/nvefs-victim-XXXXXX";
@@ -354,6 +365,7 @@ void victim_done(struct victim *v)
 		for (uint32_t i = 0; i < img->nfiles; i++) {
 			free(img->files[i].bytes);
 			free(img->deps[i].leaves);
+			free(img->deps[i].twins);
 			free(img->deps[i].data);
 		}
 		free(img->nodes);

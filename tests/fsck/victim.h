@@ -37,7 +37,7 @@ struct victim_file {
 
 /* Where it lies, in one version: blocks of its data, leaves with items of it. By file. */
 struct victim_deps {
-	uint64_t *leaves, *data;
+	uint64_t *leaves, *twins, *data; /* twins: of each leaf its second copy, or 0 */
 	uint32_t nleaves, ndata;
 };
 
@@ -57,7 +57,8 @@ struct victim {
 	struct victim_image v[VICTIM_VERSIONS];
 };
 
-void victim_init(struct victim *v);
+/* `dup`: with second copies of metadata. */
+void victim_init(struct victim *v, bool dup);
 void victim_done(struct victim *v);
 
 static inline uint8_t *victim_block(const struct victim_image *img, uint64_t pblk)
