@@ -102,6 +102,7 @@ static void reset_counts(struct nvefs_check_result *r)
 					  .first_code = r->first_code,
 					  .rounds = r->rounds,
 					  .held = r->held,
+					  .stopped = r->stopped,
 					  .replayed_txns = r->replayed_txns};
 
 	*r = kept;
@@ -146,6 +147,8 @@ static int one_round(struct nvefs_check_ctx *c, bool *ret_again)
 		return code;
 	/* No room, or what was whole a moment ago is not any more: the next round tells what is left. */
 	c->past->repair = NVEFS_REPAIR_NONE;
+	c->res->stopped = code;
+	c->res->problems -= c->to_mend;
 	return 0;
 }
 

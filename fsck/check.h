@@ -47,6 +47,7 @@ struct nvefs_check_result {
 	uint64_t left;	     /* of these, not mended */
 	uint32_t rounds;     /* of mending */
 	bool held;	     /* safe ones were left, for the tree is not whole */
+	int stopped;	     /* why mending ended early: -ENOSPC, -EUCLEAN; 0: it did not */
 	uint32_t first_code; /* of the first one; 0: none */
 	bool skipped;	     /* quick, and nothing was wrong */
 	uint64_t replayed_txns;

@@ -77,7 +77,8 @@ int nvefs_pass_data(struct nvefs_check_ctx *c)
 	struct nvefs_check_walk w = {.item = take_item, .arg = &d};
 	int err;
 
-	if (!c->opts->data)
+	/* Another round will follow, and read what is there then. */
+	if (!c->opts->data || c->todo.menders)
 		return 0;
 	d.buf = nvefs_buf_new((size_t)NVEFS_WINDOW_BLKS * NVEFS_BLOCK_SIZE);
 	if (!d.buf)

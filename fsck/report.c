@@ -158,6 +158,8 @@ static void print_problems(const struct nvefs_report *r, const struct nvefs_chec
 	       mended, left);
 	if (res->held)
 		printf("%s: the tree is not whole: -p mends nothing there, -y does\n", r->target);
+	else if (res->stopped)
+		printf("%s: mending ended early: %s\n", r->target, strerror(-res->stopped));
 	else if (left)
 		printf("%s: -p mends what is safe, -y all that can be mended\n", r->target);
 }
@@ -211,6 +213,27 @@ static void print_json(struct nvefs_report *r, struct json_object *doc, int stat
 	r->list = NULL;
 }
 
+static const char *text_of(struct json_object *list, size_t i, const char *key)
+{
+	struct json_object *v;
+
+	return json_object_object_get_ex(json_object_array_get_idx(list, i), key, &v) ? json_object_get_string(v) : "";
+}
+
+/* What was going to be mended when mending ended early is in the list a second time, as left. */
+static void drop_unmended(struct json_object *list)
+{
+	for (size_t i = 0; i < json_object_array_length(list); i++) {
+		size_t k = i + 1, n = json_object_array_length(list);
+
+		while (k < n && (strcmp(text_of(list, k, "message"), text_of(list, i, "message")) != 0 ||
+				 strcmp(text_of(list, k, "action"), "left") != 0))
+			k++;
+		if (k < n && !strcmp(text_of(list, i, "action"), "mended"))
+			json_object_array_del_idx(list, i--, 1);
+	}
+}
+
 void nvefs_report_done(struct nvefs_report *r, const struct nvefs_check_result *res, int status)
 {
 	struct json_object *doc;
@@ -234,6 +257,10 @@ void nvefs_report_done(struct nvefs_report *r, const struct nvefs_check_result *
 	put_number(doc, "problems_mended", res->problems - res->left);
 	put_number(doc, "problems_left", res->left);
 	put_number(doc, "rounds_of_mending", res->rounds);
+	if (res->stopped) {
+		put_text(doc, "mending_ended_early", strerror(-res->stopped));
+		drop_unmended(r->list);
+	}
 	json_object_object_add(doc, "problems", r->list);
 	json_object_object_add(doc, "paths", r->paths);
 	json_object_object_add(doc, "counts", counts_json(res));

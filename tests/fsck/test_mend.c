@@ -407,6 +407,53 @@ START_TEST(test_stays_removed)
 }
 END_TEST
 
+/* No room for a new tree: it is said, and nothing is changed. */
+static uint64_t device_sum(struct image *img)
+{
+	uint64_t sum = 0;
+
+	for (uint64_t p = 0; p < img->sb.nblks; p++) {
+		uint8_t *block = image_block(img, p);
+
+		sum = nvefs_hash(block, NVEFS_BLOCK_SIZE, sum);
+		nvefs_buf_free(block);
+	}
+	return sum;
+}
+
+START_TEST(test_no_room)
+{
+	uint64_t first = 0, sum, root;
+	struct image img;
+	struct found f;
+	uint8_t *block;
+
+	image_init(&img);
+	/* All that is free belongs to a file: the bitmap may say what it likes. */
+	for (uint64_t window = 10; (first = img.sb.journal_pblk + img.sb.journal_blks + (window - 10) * 64) < img.sb.nblks;
+	     window++) {
+		struct nvefs_window w = {{0}, {0}};
+		uint8_t val[NVEFS_VALUE_MAX];
+
+		for (uint64_t i = 0; i < 64 && first + i < img.sb.nblks - 1; i++)
+			w.pblk[i] = nvefs_went_make(NVEFS_EXT_UNWRITTEN, first + i);
+		image_put(&img, nvefs_key_make(16, NVEFS_KIND_MAP, window), val, nvefs_map_encode(&w, val));
+	}
+	image_close(&img);
+	root = image_root_node(&img);
+	block = image_block(&img, root);
+	image_put_back(&img, root, memset(block, 0, NVEFS_BLOCK_SIZE), false);
+	sum = device_sum(&img);
+	image_mend(&img, NVEFS_REPAIR_ALL, &f);
+	ck_assert_int_eq(f.err, 0);
+	ck_assert_int_eq(f.res.stopped, -ENOSPC);
+	ck_assert_uint_gt(f.res.left, 0);
+	ck_assert_uint_eq(f.res.left, f.res.problems);
+	ck_assert_uint_eq(device_sum(&img), sum);
+	image_done(&img);
+}
+END_TEST
+
 static void quiet(enum nvefs_log_level level, const char *line)
 {
 	(void)level;
@@ -431,6 +478,7 @@ int main(void)
 	tcase_add_test(tc, test_type);
 	tcase_add_loop_test(tc, test_claimed_twice, 0, 3);
 	tcase_add_test(tc, test_preen);
+	tcase_add_test(tc, test_no_room);
 	tcase_add_test(tc, test_journal);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

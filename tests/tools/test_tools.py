@@ -276,6 +276,25 @@ class Tools(unittest.TestCase):
             self.assertEqual(r.returncode, code, options)
             self.assertEqual("NV0101" in r.stdout, code != 0, options)
 
+    def test_fsck_preen_looks_further(self):
+        """A damaged slot is reason enough to check everything."""
+        self.make("--metadata=single")
+        self.scratch(4096 + 100)
+        self.scratch(3 * 4096 + 2000)
+        doc = json.loads(run(FSCK, "-p", "--json", self.img).stdout)
+        self.assertIn("NV0606", [p["code"] for p in doc["problems"]])
+        self.assertEqual((doc["exit_status"], doc["problems_left"]), (1, 0))
+
+    def test_fsck_mends_some(self):
+        """-p mends the slot, and leaves the tree to somebody who says yes: 5 is 1 and 4."""
+        self.make("--metadata=single")
+        self.scratch(4096 + 100)
+        self.scratch(2 * 4096 + 100)
+        r = run(FSCK, "-p", self.img)
+        self.assertEqual(r.returncode, 5, r.stdout)
+        self.assertIn("2 problems found, 1 mended, 1 left", r.stdout)
+        self.assertEqual([run(FSCK, o, self.img).returncode for o in ("-p", "-y", "-y")], [4, 1, 0])
+
     def test_fsck_mends(self):
         """The bitmap: -p and -y mend it, and say so; nothing else changes it."""
         for option in ("-p", "-a", "-y"):
