@@ -53,7 +53,7 @@ void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p
 	if (nvefs_problem_info(p.code)->severity != NVEFS_SEV_NOTE) {
 		c->problems++;
 		c->to_mend += p.mend;
-		c->slots_to_mend += p.mend && nvefs_problem_info(p.code)->mender == NVEFS_MEND_SUPER;
+		c->slots_to_mend += p.mend && 1u << nvefs_problem_info(p.code)->mender & NVEFS_MENDERS_ALONE;
 		if (!c->res->first_code)
 			c->res->first_code = p.code;
 	}
@@ -133,7 +133,7 @@ static int one_round(struct nvefs_check_ctx *c, bool *ret_again)
 	if (c->past->repair == NVEFS_REPAIR_SAFE && c->incomplete) {
 		c->res->held |= c->to_mend > c->slots_to_mend;
 		c->to_mend = c->slots_to_mend;
-		c->todo.menders &= 1u << NVEFS_MEND_SUPER;
+		c->todo.menders &= NVEFS_MENDERS_ALONE;
 	}
 	if (code || !c->todo.menders) {
 		c->res->problems += c->problems;

@@ -9,6 +9,8 @@
 #include "format/root.h"
 #include "format/super.h"
 #include "inodes.h"
+#include "store/cache.h"
+#include "store/copies.h"
 #include "store/store.h"
 #include "store/tree.h"
 #include "usage.h"
@@ -33,6 +35,13 @@ int nvefs_numbers_add(struct nvefs_numbers *s, uint64_t number);
 /* In ascending order, each once. */
 void nvefs_numbers_sort(struct nvefs_numbers *s);
 
+/* A block of which one copy is bad. */
+struct nvefs_check_copy {
+	struct nvefs_block_ref at;
+	uint16_t type;
+	uint8_t bad; /* NVEFS_COPY_* */
+};
+
 /* What the check found to be mended. */
 struct nvefs_todo {
 	uint32_t menders;	     /* one bit for each enum nvefs_mender */
@@ -40,6 +49,8 @@ struct nvefs_todo {
 	struct nvefs_numbers lost;   /* inodes without a name */
 	struct nvefs_numbers loops;  /* directories that are their own ancestors */
 	struct nvefs_numbers orphans; /* orphan items to remove */
+	struct nvefs_check_copy *copies;
+	size_t ncopies, max_copies;
 	struct nvefs_numbers items;  /* kind << 56 | offset of the file system's own items to remove */
 	bool nomem;
 };
@@ -92,6 +103,10 @@ int nvefs_pass_blocks(struct nvefs_check_ctx *c);
 int nvefs_pass_counters(struct nvefs_check_ctx *c);
 int nvefs_pass_data(struct nvefs_check_ctx *c);
 int nvefs_pass_paths(struct nvefs_check_ctx *c);
+
+/* copies.c. Report a bad copy of a block whose other one is good; of those at fixed places. 0 or -ENOMEM. */
+int nvefs_check_copies(struct nvefs_check_ctx *c, struct nvefs_block_ref at, uint16_t type);
+int nvefs_check_fixed_copies(struct nvefs_check_ctx *c);
 
 void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p);
 /* 0 or -ECANCELED. */

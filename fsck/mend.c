@@ -68,7 +68,9 @@ int nvefs_mend(struct nvefs_check_ctx *c)
 				       nvefs_dev_identity(c->dev)->target);
 	if (todo & 1u << NVEFS_MEND_SUPER)
 		err = nvefs_mend_super(c);
-	if (err || !(todo & ~(1u << NVEFS_MEND_SUPER)))
+	if (!err && todo & 1u << NVEFS_MEND_COPY)
+		err = nvefs_mend_copies(c);
+	if (err || !(todo & ~NVEFS_MENDERS_ALONE))
 		return err;
 	/* What was found beside a broken tree is judged anew when it is whole. */
 	if (todo & 1u << NVEFS_MEND_TREE)

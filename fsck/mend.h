@@ -28,6 +28,9 @@
 #include "context.h"
 #include "format/inode.h"
 
+/* What can be mended whether the tree is whole or not. */
+#define NVEFS_MENDERS_ALONE (1u << NVEFS_MEND_SUPER | 1u << NVEFS_MEND_COPY)
+
 /* Note what is to be done about the problem. True when it is going to be mended. */
 bool nvefs_todo_add(struct nvefs_check_ctx *c, const struct nvefs_problem *p);
 void nvefs_todo_done(struct nvefs_todo *t);
@@ -36,7 +39,8 @@ void nvefs_todo_done(struct nvefs_todo *t);
 int nvefs_mend(struct nvefs_check_ctx *c);
 
 /* ---- Steps, over a store that is open for writing (c->st): 0 or a negative errno ---- */
-int nvefs_mend_super(struct nvefs_check_ctx *c); /* no store yet */
+int nvefs_mend_super(struct nvefs_check_ctx *c);  /* no store yet */
+int nvefs_mend_copies(struct nvefs_check_ctx *c); /* likewise */
 int nvefs_mend_blocks(struct nvefs_check_ctx *c);
 int nvefs_mend_items(struct nvefs_check_ctx *c);
 int nvefs_mend_maps(struct nvefs_check_ctx *c);

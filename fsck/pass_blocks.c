@@ -19,10 +19,14 @@ struct group_state {
 	struct nvefs_disk_bitmap bitmap;
 };
 
-int nvefs_check_read_bitmap(struct nvefs_check_ctx *c, uint32_t group, struct nvefs_disk_bitmap *ret)
+static struct nvefs_block_ref bitmap_ref(const struct nvefs_check_ctx *c, uint32_t group)
 {
-	const struct nvefs_block_ref at = {.pblk = nvefs_layout_bitmap_pblk(group),
-					   .twin = nvefs_layout_bitmap_twin(&c->sb, group)};
+	return (struct nvefs_block_ref){.pblk = nvefs_layout_bitmap_pblk(group),
+					.twin = nvefs_layout_bitmap_twin(&c->sb, group)};
+}
+
+static int bitmap_load(struct nvefs_check_ctx *c, struct nvefs_block_ref at, struct nvefs_disk_bitmap *ret)
+{
 	struct nvefs_miss miss;
 	struct nvefs_mblk *b;
 	int err;
@@ -35,6 +39,20 @@ int nvefs_check_read_bitmap(struct nvefs_check_ctx *c, uint32_t group, struct nv
 		nvefs_store_rdunlock(c->st);
 	} while (err && nvefs_store_retry(c->st, c->q, &miss, &err));
 	return err;
+}
+
+/* Of two copies the one that the group's item speaks of; else whatever there is. */
+int nvefs_check_read_bitmap(struct nvefs_check_ctx *c, uint32_t group, struct nvefs_disk_bitmap *ret)
+{
+	struct nvefs_block_ref at = bitmap_ref(c, group);
+	int err = -EUCLEAN;
+
+	if (at.twin && c->groups[group].known)
+		at.txn = c->groups[group].rec.bitmap_txn;
+	if (at.txn)
+		err = bitmap_load(c, at, ret);
+	at.txn = 0;
+	return err == -EUCLEAN ? bitmap_load(c, at, ret) : err;
 }
 
 /* Report each run of blocks in which `a` has a bit that `b` has not. */
@@ -145,6 +163,9 @@ static int check_group(struct nvefs_check_ctx *c, uint32_t group, uint64_t *free
 		*all_known = false;
 		return 0;
 	}
+	err = nvefs_check_copies(c, bitmap_ref(c, group), NVEFS_BT_BITMAP);
+	if (err)
+		return err;
 	nvefs_check_group_bits(c, group, NULL, s.expected);
 	/* Beyond the end bits are set; the count over the whole block is the count of the group. */
 	n = NVEFS_GROUP_BLKS - nvefs_bitmap_count(s.bitmap.bits, NVEFS_GROUP_BLKS);

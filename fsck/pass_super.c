@@ -251,6 +251,9 @@ int nvefs_pass_journal(struct nvefs_check_ctx *c)
 	c->root = *nvefs_store_root(c->st);
 	nvefs_store_rdunlock(c->st);
 	c->res->free_blks = c->root.free_blks;
+	err = nvefs_check_fixed_copies(c);
+	if (err)
+		return err;
 	if (c->opts->quick && !c->problems && !c->res->problems) {
 		c->res->skipped = true;
 		c->stop = true;

@@ -70,6 +70,10 @@ static const struct nvefs_problem_info table[] = {
 	{NVEFS_P_ROOT_NEXT_INO, ERROR, MEND(ROOT), true, "root: next inode number {found} is not above {expected}"},
 	{NVEFS_P_DATA_CHECKSUM, LOSS, MEND(NONE), false, "inode {ino}: data block {lblk} at block {pblk} fails its checksum"},
 	{NVEFS_P_DATA_UNREADABLE, LOSS, MEND(NONE), false, "inode {ino}: data block {lblk} at block {pblk}: {why}"},
+	{NVEFS_P_COPY_BAD, ERROR, MEND(COPY), true,
+	 "metadata: the copy at block {pblk}: {why}; the other one, at block {found}, is good"},
+	{NVEFS_P_COPY_HEADER, NOTE, MEND(COPY), true,
+	 "journal header: the copy at block {pblk}: {why}; the other one, at block {found}, is good"},
 };
 
 const struct nvefs_problem_info *nvefs_problem_info(uint32_t code)

@@ -66,6 +66,8 @@ enum nvefs_problem_code {
 	NVEFS_P_ROOT_NEXT_INO = 0x0706,
 	NVEFS_P_DATA_CHECKSUM = 0x0801,
 	NVEFS_P_DATA_UNREADABLE = 0x0802,
+	NVEFS_P_COPY_BAD = 0x0901,
+	NVEFS_P_COPY_HEADER = 0x0902,
 };
 
 enum nvefs_severity {
@@ -79,6 +81,7 @@ enum nvefs_severity {
 enum nvefs_mender {
 	NVEFS_MEND_NONE,   /* nobody can: what it speaks of is gone */
 	NVEFS_MEND_SUPER,  /* superblock slots from the best one */
+	NVEFS_MEND_COPY,   /* a bad copy of a metadata block from the good one */
 	NVEFS_MEND_TREE,   /* a new tree from what is left of the old one */
 	NVEFS_MEND_BLOCKS, /* bitmaps and group items from the recount */
 	NVEFS_MEND_ITEM,   /* an item of the file system itself: removed */

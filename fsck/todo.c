@@ -48,6 +48,7 @@ void nvefs_todo_done(struct nvefs_todo *t)
 	free(t->loops.tab);
 	free(t->orphans.tab);
 	free(t->items.tab);
+	free(t->copies);
 	*t = (struct nvefs_todo){0};
 }
 
@@ -79,12 +80,12 @@ static int note(struct nvefs_todo *t, const struct nvefs_problem *p, enum nvefs_
 
 /*
  * -p stops short of a tree that is not whole: what is missing would look like
- * leaks. Superblock slots do not depend on it.
+ * leaks. Superblock slots and second copies do not depend on it.
  */
 bool nvefs_todo_add(struct nvefs_check_ctx *c, const struct nvefs_problem *p)
 {
 	enum nvefs_mender mender = mender_of(p);
-	bool safe = nvefs_problem_info(p->code)->safe && (!c->incomplete || mender == NVEFS_MEND_SUPER);
+	bool safe = nvefs_problem_info(p->code)->safe && (!c->incomplete || 1u << mender & NVEFS_MENDERS_ALONE);
 
 	if (mender == NVEFS_MEND_NONE || c->past->repair == NVEFS_REPAIR_NONE)
 		return false;

@@ -140,6 +140,13 @@ static int visit(void *arg, const struct nvefs_tree_visit *v)
 		return err < 0 ? err : 0;
 	if (v->err || !v->node)
 		return diagnose(k, v);
+	if (k->w->report) {
+		err = nvefs_check_copies(
+			k->c, (struct nvefs_block_ref){.pblk = v->pblk, .twin = v->twin, .txn = v->txn},
+			NVEFS_BT_NODE);
+		if (err)
+			return err;
+	}
 	return v->level ? 0 : do_items(k, v);
 }
 

@@ -224,12 +224,13 @@ int nvefs_trim(struct nvefs_worker *w, uint64_t start, uint64_t len, uint64_t mi
 int nvefs_dedup_switch(struct nvefs_fs *fs, bool on);
 int nvefs_set_label(struct nvefs_worker *w, const char *label);
 
-/* Read and check all data (and metadata) in use. Called for each damaged block and, with path NULL, for progress. */
+/* Read and check all data and all copies of metadata in use. Called for each damaged block and, with path NULL, for progress. */
 struct nvefs_scrub_event {
 	const char *path; /* one name of the file, as found; NULL: progress */
 	uint64_t ino, lblk, pblk;
 	int err;
 	uint64_t done_blks, total_blks;
+	uint64_t bad_copies; /* of metadata, so far: the other copy was good, and they are written anew */
 };
 typedef int nvefs_scrub_fn(void *arg, const struct nvefs_scrub_event *ev);
 int nvefs_scrub(struct nvefs_worker *w, nvefs_scrub_fn *fn, void *arg);
@@ -251,6 +252,8 @@ struct nvefs_stats {
 	uint64_t cache_blks, cache_dirty_blks, dirty_map_bytes;
 	/* trouble */
 	uint64_t checksum_errors, io_errors;
+	/* copies of metadata blocks: found bad; written anew; not, since that failed */
+	uint64_t copies_bad, copies_healed, copies_unhealed;
 	int error; /* 0, or why writing has ended */
 	bool read_only;
 	uint32_t route; /* enum nvefs_route */

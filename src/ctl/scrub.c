@@ -118,6 +118,7 @@ static int follow(struct nvefs_client *c, struct json_object *all, struct json_o
 static int conclude(const struct nvefs_client *c, struct json_object *status)
 {
 	uint64_t damaged = u64_of(status, "damaged_blocks"), done = u64_of(status, "done_blocks");
+	uint64_t copies = u64_of(status, "bad_copies");
 	const char *error = text_of(status, "error");
 
 	if (error)
@@ -125,6 +126,10 @@ static int conclude(const struct nvefs_client *c, struct json_object *status)
 	if (!c->json)
 		printf("%s: %" PRIu64 " blocks (%" PRIu64 " MiB) checked, %" PRIu64 " damaged\n", c->path, done,
 		       done >> 8, damaged);
+	if (!c->json && copies)
+		printf("%s: %" PRIu64 " bad copies of metadata blocks, to be written anew from the good ones: "
+		       "see nvefsctl stats\n",
+		       c->path, copies);
 	return damaged ? NVEFSCTL_DAMAGE : error ? NVEFSCTL_FAIL : NVEFSCTL_OK;
 }
 

@@ -130,6 +130,9 @@ void nvefs_show_stats(struct json_object *s)
 	heading("trouble");
 	line_count("checksum errors", number(errors, "checksum"));
 	line_count("I/O errors", number(errors, "io"));
+	line_count("bad copies of metadata", number(errors, "metadata_copies_bad"));
+	line_count("  written anew", number(errors, "metadata_copies_healed"));
+	line_count("  could not be", number(errors, "metadata_copies_unhealed"));
 	line_text("writable", json_object_get_boolean(at(s, "read_only")) ? "no" : "yes");
 	if (at(s, "stopped_by"))
 		line_text("writing stopped by", text(s, "stopped_by"));

@@ -60,6 +60,9 @@ void nvefs_stats_get(struct nvefs_fs *fs, struct nvefs_stats *ret)
 		.dirty_map_bytes = fs->dirty_map_bytes,
 		.checksum_errors = fs->checksum_errors,
 		.io_errors = fs->io_errors,
+		.copies_bad = st.copies_bad,
+		.copies_healed = st.copies_healed,
+		.copies_unhealed = st.copies_unhealed,
 		.error = nvefs_store_error(fs->st),
 		.route = nvefs_dev_route(fs->dev),
 	};

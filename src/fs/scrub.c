@@ -25,6 +25,7 @@ struct scrub {
 	nvefs_scrub_fn *fn;
 	void *arg;
 	uint64_t done_blks, total_blks;
+	uint64_t bad_copies; /* counted before */
 	uint8_t *buf; /* one window */
 	uint32_t n;
 	struct scrub_damage damage[SCRUB_DAMAGE_MAX];
@@ -34,12 +35,17 @@ struct scrub {
 
 static int scrub_tell(struct scrub *s, const char *path, const struct scrub_damage *d)
 {
-	struct nvefs_scrub_event ev = {
+	struct nvefs_store_stats stats;
+	struct nvefs_scrub_event ev;
+
+	nvefs_store_stats(s->fs->st, &stats);
+	ev = (struct nvefs_scrub_event){
 		.path = path,
 		.ino = d->ino,
 		.lblk = d->lblk,
 		.pblk = d->pblk,
 		.err = d->err,
+		.bad_copies = stats.copies_bad - s->bad_copies,
 		.done_blks = s->done_blks,
 		.total_blks = s->total_blks,
 	};
@@ -257,6 +263,28 @@ static int scrub_node(void *arg, const struct nvefs_tree_visit *v)
 	return scrub_tell(arg, "(metadata)", &d);
 }
 
+static int scrub_fixed(void *arg, uint64_t pblk, int err)
+{
+	struct scrub_damage d = {.pblk = pblk, .err = err};
+
+	return scrub_tell(arg, "(metadata)", &d);
+}
+
+/* What waits for a checkpoint goes home first; what is bad is put right before this ends. */
+static int scrub_metadata(struct scrub *s)
+{
+	struct nvefs_store *st = s->fs->st;
+	int err;
+
+	/* Where writing has ended there is still much to read. */
+	(void)nvefs_store_heal(st);
+	err = nvefs_store_fixed_check(st, s->q, scrub_fixed, s);
+	if (!err)
+		err = nvefs_tree_verify(st, s->q, scrub_node, s);
+	(void)nvefs_store_heal(st);
+	return err;
+}
+
 int nvefs_scrub(struct nvefs_worker *w, nvefs_scrub_fn *fn, void *arg)
 {
 	struct nvefs_stats stats;
@@ -275,10 +303,11 @@ int nvefs_scrub(struct nvefs_worker *w, nvefs_scrub_fn *fn, void *arg)
 	if (!err) {
 		nvefs_stats_get(s->fs, &stats);
 		s->total_blks = stats.logical_bytes / NVEFS_BLOCK_SIZE;
+		s->bad_copies = stats.copies_bad;
 		err = scrub_progress(s);
 	}
 	if (!err)
-		err = nvefs_tree_verify(s->fs->st, s->q, scrub_node, s);
+		err = scrub_metadata(s);
 	if (!err)
 		err = scrub_data(s);
 	if (!err)

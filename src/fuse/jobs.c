@@ -102,6 +102,7 @@ static int scrub_event(void *arg, const struct nvefs_scrub_event *ev)
 	nvefs_mutex_lock(&j->lock);
 	j->state.done_blks = ev->done_blks;
 	j->state.total_blks = ev->total_blks;
+	j->state.bad_copies = ev->bad_copies;
 	if (ev->path) {
 		j->state.damaged++;
 		if (j->state.nkept < NVEFS_SCRUB_EVENTS_MAX) {

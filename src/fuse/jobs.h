@@ -23,6 +23,7 @@ struct nvefs_scrub_state {
 	bool ran, running;
 	int err; /* of the run as a whole */
 	uint64_t done_blks, total_blks;
+	uint64_t bad_copies; /* of metadata: the other one was good */
 	uint64_t damaged; /* all of them; only the first NVEFS_SCRUB_EVENTS_MAX are kept */
 	uint32_t nkept;
 };

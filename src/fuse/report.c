@@ -136,6 +136,9 @@ char *nvefs_report_stats(struct nvefs_daemon *d)
 	o = add_object(top, "errors");
 	add_u64(o, "checksum", st.checksum_errors);
 	add_u64(o, "io", st.io_errors);
+	add_u64(o, "metadata_copies_bad", st.copies_bad);
+	add_u64(o, "metadata_copies_healed", st.copies_healed);
+	add_u64(o, "metadata_copies_unhealed", st.copies_unhealed);
 	add_bool(top, "read_only", st.read_only);
 	add_text(top, "stopped_by", st.error ? strerror(st.error < 0 ? -st.error : st.error) : NULL);
 	return finish(top);
@@ -185,6 +188,7 @@ char *nvefs_report_scrub(struct nvefs_daemon *d)
 	add_u64(top, "done_blocks", st.done_blks);
 	add_u64(top, "total_blocks", st.total_blks);
 	add_u64(top, "damaged_blocks", st.damaged);
+	add_u64(top, "bad_copies", st.bad_copies);
 	add_text(top, "error",
 		 st.err == -EBUSY      ? "the device has no queue to spare for it"
 		 : st.err == -ECANCELED ? "stopped"

@@ -227,6 +227,83 @@ void nvefs_cache_shrink(struct nvefs_store *st)
 	}
 }
 
+void nvefs_copies_look(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t type,
+		       struct nvefs_copies_look *ret)
+{
+	const struct nvefs_mblk *b = nvefs_cache_peek(st, at.pblk);
+
+	*ret = (struct nvefs_copies_look){
+		.at = at, .type = type, .b = b, .settled = true, .gen = *gen(st, at.pblk)};
+	if (b) {
+		ret->settled = !b->dirty_txn && !b->image && !b->freed && !b->replayed;
+		ret->at.txn = nvefs_block_txn(b->data);
+	}
+}
+
+/* [meta] Nothing has happened to the block since. */
+static bool look_holds(struct nvefs_store *st, const struct nvefs_copies_look *look)
+{
+	struct nvefs_copies_look now;
+
+	nvefs_copies_look(st, look->at, look->type, &now);
+	return now.b == look->b && now.gen == look->gen && now.settled && now.at.txn == look->at.txn;
+}
+
+/*
+ * [meta for writing] *buf (taken over, then NULL): what the good copy has, if there
+ * is one. *ret_known: what was known to be bad already.
+ */
+static int leave_to_heal(struct nvefs_store *st, const struct nvefs_copies_look *look, void **buf,
+			 const struct nvefs_copies *c, uint8_t *ret_known)
+{
+	struct nvefs_mblk *b = nvefs_cache_peek(st, look->at.pblk);
+
+	*ret_known = b ? b->bad : 0;
+	if (st->opts.read_only || (!b && c->good < 0))
+		return 0;
+	if (!b)
+		b = nvefs_cache_insert(st, look->at.pblk, *buf, false);
+	if (!b)
+		return -ENOMEM;
+	if (b->data == *buf)
+		*buf = NULL;
+	nvefs_cache_heal_add(st, b, c->bad);
+	return 0;
+}
+
+int nvefs_copies_check(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_copies_look *look,
+		       struct nvefs_copies *ret)
+{
+	const struct nvefs_block_expect want = {.pblk = look->at.pblk,
+						.twin = look->at.twin,
+						.txn = look->at.txn,
+						.uuid = st->super.uuid,
+						.type = look->type};
+	struct nvefs_copies fresh;
+	uint8_t known = 0;
+	void *buf;
+	int err, read_err;
+
+	*ret = (struct nvefs_copies){.good = 0};
+	if (!look->settled)
+		return 0;
+	buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	err = read_err = buf ? nvefs_copies_read(q, &want, true, buf, ret) : -ENOMEM;
+	if (err != -ENOMEM && ret->bad) {
+		nvefs_store_wrlock(st);
+		err = look_holds(st, look) ? leave_to_heal(st, look, &buf, ret, &known) : -ESTALE;
+		nvefs_store_wrunlock(st);
+		fresh = *ret;
+		fresh.bad &= (uint8_t)~known;
+		if (!err && fresh.bad)
+			nvefs_heal_note(st, &want, &fresh);
+		if (!err && !look->b)
+			err = read_err;
+	}
+	nvefs_buf_free(buf);
+	return err;
+}
+
 static int cached_mismatch(const struct nvefs_mblk *b, uint16_t type, const struct nvefs_block_ref *at)
 {
 	static struct nvefs_ratelimit rl = {.interval_s = 5, .burst = 10};

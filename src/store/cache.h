@@ -27,6 +27,7 @@ struct nvefs_mblk {
 	uint32_t referenced;
 	uint8_t bad;	    /* NVEFS_COPY_*: these are to be written anew */
 	bool pinned;	    /* never evicted */
+	bool replayed;	    /* in memory only: what is at home may be older */
 	bool freed;	    /* no longer metadata; stays until its image is home or dropped */
 };
 
@@ -45,6 +46,28 @@ bool nvefs_cache_dirty(struct nvefs_txn *t, struct nvefs_mblk *b);
  * copy), body zero, dirty. -ENOMEM, -EUCLEAN: it is in use.
  */
 int nvefs_cache_new(struct nvefs_txn *t, uint64_t pblk, uint16_t type, struct nvefs_mblk **ret_b);
+/*
+ * A check of the copies that the device has, of a block that others may be changing.
+ * Under the meta lock, any mode: note what `at` must be there now. Then, not under
+ * the lock, nvefs_copies_check reads all copies. It says nothing (ret->bad 0) of a
+ * block that is dirty or waits to go home, which will be written anyway. A bad copy is
+ * counted and, unless the store is read-only, left to the commit thread to write
+ * anew; also when none is good, if the block is in the cache. 0; -EUCLEAN or -EIO:
+ * none is good, nor cached; -ESTALE: it was changed meanwhile, note it again; -ENOMEM.
+ */
+struct nvefs_copies_look {
+	struct nvefs_block_ref at;
+	uint16_t type;
+	bool settled;
+	const struct nvefs_mblk *b; /* to compare with only */
+	uint32_t gen;
+};
+struct nvefs_copies;
+void nvefs_copies_look(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t type,
+		       struct nvefs_copies_look *ret);
+int nvefs_copies_check(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_copies_look *look,
+		       struct nvefs_copies *ret);
+
 /* Writer. The address was freed: the content need not reach the disk any more. */
 void nvefs_cache_forget(struct nvefs_txn *t, struct nvefs_mblk *b);
 

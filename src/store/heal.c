@@ -12,8 +12,12 @@
 
 #include "base/buf.h"
 #include "base/log.h"
+#include "format/journal.h"
+#include "format/layout.h"
+#include "store/alloc_state.h"
 #include "store/journal.h"
 #include "store/state.h"
+#include "store/super.h"
 
 #define HEAL_BATCH 64u
 
@@ -84,6 +88,31 @@ static void heal_finish(struct nvefs_store *st, const struct heal *h, uint32_t n
 	}
 }
 
+/* The newest header, in both copies. Nobody else writes them. */
+static void header_check(struct nvefs_store *st, struct nvefs_queue *q)
+{
+	unsigned int slot = st->journal.header_seq % NVEFS_JOURNAL_HEADERS;
+	const struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&st->super, slot),
+						.twin = nvefs_journal_header_twin(&st->super, slot),
+						.txn = st->journal.tail_txn,
+						.uuid = st->super.uuid,
+						.type = NVEFS_BT_JHEADER};
+	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	struct nvefs_copies c = {0};
+	int err = buf ? nvefs_copies_read(q, &want, true, buf, &c) : -ENOMEM;
+
+	if (c.bad)
+		nvefs_heal_note(st, &want, &c);
+	if (c.bad && !err) {
+		err = nvefs_copies_rewrite(q, &want, buf, c.bad, st->flush_needed);
+		if (err)
+			nvefs_stat_add(st, copies_unhealed, 1);
+		else
+			nvefs_stat_add(st, copies_healed, 1);
+	}
+	nvefs_buf_free(buf);
+}
+
 void nvefs_heal_run(struct nvefs_store *st, struct nvefs_queue *q)
 {
 	struct heal h[HEAL_BATCH];
@@ -91,6 +120,8 @@ void nvefs_heal_run(struct nvefs_store *st, struct nvefs_queue *q)
 	uint32_t n;
 	int err = 0;
 
+	if (__atomic_exchange_n(&st->cache.check_header, false, __ATOMIC_RELAXED) && !nvefs_store_error(st))
+		header_check(st, q);
 	if (!__atomic_load_n(&st->cache.nheal, __ATOMIC_RELAXED) || nvefs_store_error(st))
 		return;
 	bufs = nvefs_buf_new((size_t)HEAL_BATCH * NVEFS_BLOCK_SIZE);
@@ -114,4 +145,59 @@ void nvefs_heal_run(struct nvefs_store *st, struct nvefs_queue *q)
 			  "bad copies of metadata blocks could not be written anew: %s: the drive should "
 			  "be replaced",
 			  strerror(-err));
+}
+
+/* ---- What lies at fixed places ---- */
+
+static struct nvefs_block_ref bitmap_ref_locked(struct nvefs_store *st, uint32_t g)
+{
+	return (struct nvefs_block_ref){.pblk = nvefs_layout_bitmap_pblk(g),
+					.twin = nvefs_layout_bitmap_twin(&st->super, g),
+					.txn = st->alloc->groups[g].bitmap_txn};
+}
+
+/* Group UINT32_MAX: the root block. */
+static int fixed_check(struct nvefs_store *st, struct nvefs_queue *q, uint32_t group, struct nvefs_copies *ret)
+{
+	const struct nvefs_block_ref root = {.pblk = st->super.root_pblk,
+					     .twin = nvefs_layout_root_twin(&st->super)};
+	struct nvefs_copies_look look;
+	int err = -ESTALE;
+
+	for (int tries = 0; tries < 4 && err == -ESTALE; tries++) {
+		nvefs_store_rdlock(st);
+		if (group == UINT32_MAX)
+			nvefs_copies_look(st, root, NVEFS_BT_ROOT, &look);
+		else
+			nvefs_copies_look(st, bitmap_ref_locked(st, group), NVEFS_BT_BITMAP, &look);
+		nvefs_store_rdunlock(st);
+		err = nvefs_copies_check(st, q, &look, ret);
+	}
+	return err == -ESTALE ? 0 : err; /* somebody changes it all the time, and so writes it */
+}
+
+int nvefs_store_fixed_check(struct nvefs_store *st, struct nvefs_queue *q,
+			    int (*bad)(void *arg, uint64_t pblk, int err), void *arg)
+{
+	struct nvefs_copies c;
+	int err = nvefs_super_heal(st, q);
+
+	if (!err)
+		err = fixed_check(st, q, UINT32_MAX, &c);
+	if (err && err != -ENOMEM)
+		err = bad(arg, st->super.root_pblk, err);
+	for (uint32_t g = 0; st->alloc && g < st->super.ngroups && !err; g++) {
+		err = fixed_check(st, q, g, &c);
+		if (err && err != -ENOMEM)
+			err = bad(arg, nvefs_layout_bitmap_pblk(g), err);
+	}
+	return err;
+}
+
+int nvefs_store_heal(struct nvefs_store *st)
+{
+	if (st->opts.read_only)
+		return 0;
+	__atomic_store_n(&st->cache.check_header, true, __ATOMIC_RELAXED);
+	return nvefs_commit_reclaim(st);
 }

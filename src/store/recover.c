@@ -355,6 +355,7 @@ static int keep_in_memory(struct recovery *r)
 			nvefs_buf_free(data);
 			return fail(r, -ENOMEM, "out of memory");
 		}
+		b->replayed = true;
 	}
 	return 0;
 }

@@ -41,6 +41,7 @@ struct nvefs_cache {
 	uint32_t nhome;
 	struct nvefs_list heal; /* with a bad copy, by heal_link */
 	uint32_t nheal;		/* also read without the lock */
+	bool check_header;	/* atomic: the commit thread shall look at the journal's header */
 	uint32_t *gens; /* by hash of pblk: how many blocks have left the cache, see nvefs_miss.gen */
 };
 

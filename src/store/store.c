@@ -123,7 +123,7 @@ static int store_load(struct nvefs_store *st, struct nvefs_queue *q, struct nvef
 	if (rc)
 		return rc;
 	if (!st->opts.read_only)
-		nvefs_super_heal(st, q, NULL, NULL);
+		nvefs_super_heal(st, q);
 	rc = nvefs_alloc_init(st, q);
 	if (rc)
 		return nvefs_error_set(err, rc, "%s: cannot read the allocation groups: %s",

@@ -107,6 +107,16 @@ void nvefs_store_wrunlock(struct nvefs_store *st);
  * -EUCLEAN, -ENOMEM.
  */
 int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss);
+/*
+ * For scrub. Compare all copies of what lies at fixed places (superblock slots, root
+ * block, bitmaps) with what they must be; `bad` is told of a block of which none is
+ * good, and a non-zero return ends it. Bad copies are counted and left to
+ * nvefs_store_heal, which also looks at the journal's header: it commits, writes
+ * everything home and then those copies, and waits for it. Both: no lock held.
+ */
+int nvefs_store_fixed_check(struct nvefs_store *st, struct nvefs_queue *q,
+			    int (*bad)(void *arg, uint64_t pblk, int err), void *arg);
+int nvefs_store_heal(struct nvefs_store *st); /* 0 or -EIO */
 /* For loops: true when *err was -EAGAIN and the block is there now; else false, *err the result. */
 bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const struct nvefs_miss *miss, int *err);
 

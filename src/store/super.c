@@ -152,8 +152,7 @@ static void slot_heal(struct nvefs_store *st, struct nvefs_queue *q, unsigned in
 		nvefs_stat_add(st, copies_healed, 1);
 }
 
-int nvefs_super_heal(struct nvefs_store *st, struct nvefs_queue *q,
-		     void (*bad)(void *arg, uint64_t pblk, int err), void *arg)
+int nvefs_super_heal(struct nvefs_store *st, struct nvefs_queue *q)
 {
 	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 
@@ -164,11 +163,8 @@ int nvefs_super_heal(struct nvefs_store *st, struct nvefs_queue *q,
 		uint64_t pblk = nvefs_super_slot_pblk(st->super.nblks, slot);
 		const char *why = slot_fault(st, q, pblk, buf);
 
-		if (!why)
-			continue;
-		slot_heal(st, q, slot, why);
-		if (bad)
-			bad(arg, pblk, -EUCLEAN);
+		if (why)
+			slot_heal(st, q, slot, why);
 	}
 	nvefs_mutex_unlock(&st->super_write);
 	nvefs_buf_free(buf);

@@ -14,11 +14,9 @@ int nvefs_super_read(struct nvefs_dev *dev, struct nvefs_queue *q, struct nvefs_
 		     struct nvefs_error *err);
 /*
  * Compare all slots with what is in memory; those that are damaged or older are
- * counted, and written anew unless the store is read-only. `bad` (may be NULL) is
- * told of each. Not under any lock. 0, or -ENOMEM.
+ * counted, and written anew unless the store is read-only. Not under any lock. 0, or -ENOMEM.
  */
-int nvefs_super_heal(struct nvefs_store *st, struct nvefs_queue *q,
-		     void (*bad)(void *arg, uint64_t pblk, int err), void *arg);
+int nvefs_super_heal(struct nvefs_store *st, struct nvefs_queue *q);
 /* One slot, and Flush. */
 int nvefs_super_write_slot(struct nvefs_dev *dev, struct nvefs_queue *q, const struct nvefs_super *sb,
 			   unsigned int slot);

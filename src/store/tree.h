@@ -56,9 +56,10 @@ struct nvefs_tree_visit {
 typedef int nvefs_tree_visit_fn(void *arg, const struct nvefs_tree_visit *v);
 int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg);
 /*
- * Go down to every leaf while others change the tree; the function is told
- * only of nodes that cannot be read or are damaged (node is NULL), and what is below
- * them is left out. Otherwise as nvefs_tree_walk.
+ * Go down to every leaf while others change the tree, and read all copies of each
+ * node from the device (nvefs_copies_check); the function is told only of nodes that
+ * cannot be read or are damaged (node is NULL), and what is below them is left out.
+ * Otherwise as nvefs_tree_walk.
  */
 int nvefs_tree_verify(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg);
 

@@ -10,7 +10,10 @@
 
 #include "base/buf.h"
 #include "format/block.h"
+#include "store/copies.h"
 #include "store/tree_path.h"
+
+#define VERIFY_TRIES 4 /* a node that changes all the time is written all the time */
 
 struct level {
 	struct nvefs_disk_node *node; /* copy */
@@ -123,15 +126,24 @@ int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_vi
 	return err;
 }
 
+struct verify {
+	struct nvefs_store *st;
+	struct nvefs_queue *q;
+	struct nvefs_copies_look looks[NVEFS_TREE_MAX_HEIGHT]; /* of the path, by level */
+	uint64_t seen[NVEFS_TREE_MAX_HEIGHT];			/* address of the node that was read last */
+	uint32_t low, high;					/* levels of the path that were come to */
+};
+
 /* [meta] From the root towards the key's leaf. *v and *range are of the node that it came to. */
-static int verify_path(struct nvefs_store *st, const struct nvefs_key *key, struct nvefs_miss *miss,
+static int verify_path(struct verify *y, const struct nvefs_key *key, struct nvefs_miss *miss,
 		       struct nvefs_tree_visit *v, struct nvefs_tree_range *range)
 {
-	const struct nvefs_root *root = nvefs_store_root(st);
+	const struct nvefs_root *root = nvefs_store_root(y->st);
 	struct nvefs_mblk *b;
 
 	*range = (struct nvefs_tree_range){.has_high = false};
 	*v = visit_of(nvefs_tree_root_ref(root), root->tree_height);
+	y->low = y->high = v->level;
 	if (!v->level || v->level > NVEFS_TREE_MAX_HEIGHT)
 		return -EUCLEAN;
 	for (;;) {
@@ -140,9 +152,13 @@ static int verify_path(struct nvefs_store *st, const struct nvefs_key *key, stru
 
 		v->level--;
 		v->low = range->low;
-		err = nvefs_tree_node_get(st, ref_of(v), v->level, range, miss, &b);
-		if (err || !v->level)
+		err = nvefs_tree_node_get(y->st, ref_of(v), v->level, range, miss, &b);
+		if (err)
 			return err;
+		y->low = v->level;
+		nvefs_copies_look(y->st, ref_of(v), NVEFS_BT_NODE, &y->looks[v->level]);
+		if (!v->level)
+			return 0;
 		i = nvefs_inner_find(b->data, key);
 		*range = nvefs_tree_child_range(b->data, range, i);
 		v->pblk = nvefs_inner_child(b->data, i).pblk;
@@ -151,24 +167,47 @@ static int verify_path(struct nvefs_store *st, const struct nvefs_key *key, stru
 	}
 }
 
+/* What the device has of the path's nodes, those above that were read for an earlier leaf left out. */
+static int verify_copies(struct verify *y)
+{
+	struct nvefs_copies c;
+	int err = 0;
+
+	for (uint32_t level = y->high; level-- > y->low && !err;) {
+		if (y->seen[level] == y->looks[level].at.pblk)
+			continue;
+		err = nvefs_copies_check(y->st, y->q, &y->looks[level], &c);
+		if (err != -ESTALE)
+			y->seen[level] = y->looks[level].at.pblk;
+		/* It is in the cache: what the device has is going to be put right. */
+		if (err == -EUCLEAN || err == -EIO)
+			err = 0;
+	}
+	return err;
+}
+
 /* What the parents say holds only as long as the lock is held: so each leaf is come to from the root. */
 int nvefs_tree_verify(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg)
 {
 	struct nvefs_tree_range range = {.has_high = true};
+	struct verify y = {.st = st, .q = q};
 	struct nvefs_tree_visit v;
 	struct nvefs_miss miss;
 
 	while (range.has_high) {
 		struct nvefs_key from = range.high;
-		int err;
+		int err, copies = -ESTALE;
 
-		do {
-			nvefs_store_rdlock(st);
-			err = verify_path(st, &from, &miss, &v, &range);
-			nvefs_store_rdunlock(st);
-		} while (nvefs_store_retry(st, q, &miss, &err));
-		if (err == -ENOMEM)
-			return err;
+		for (int tries = 0; tries < VERIFY_TRIES && copies == -ESTALE; tries++) {
+			do {
+				nvefs_store_rdlock(st);
+				err = verify_path(&y, &from, &miss, &v, &range);
+				nvefs_store_rdunlock(st);
+			} while (nvefs_store_retry(st, q, &miss, &err));
+			copies = err == -ENOMEM ? 0 : verify_copies(&y);
+		}
+		if (err == -ENOMEM || copies == -ENOMEM)
+			return -ENOMEM;
 		v.err = err;
 		err = err ? fn(arg, &v) : 0;
 		if (err)

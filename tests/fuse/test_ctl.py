@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from harness import CTL, Case, main, run
+from harness import BUILD, CTL, Case, main, run
 
 NOBODY = 65534
 
@@ -118,6 +118,40 @@ class Ctl(Case):
         self.assertRaises(OSError, self.get, "dir/worse")
         self.assertEqual(self.get("good"), marks["good"] * 128)
         self.assertGreater(self.stats()["errors"]["checksum"], 0)
+
+    def test_bad_copies(self):
+        """A bad first copy costs nothing, a bad second one is found by scrub; both are counted and written anew."""
+        for i in range(2000):
+            self.put(f"file {i:04}", b"x")
+        self.umount()
+        nodes = json.loads(self.dump("tree"))
+        inner = [n for n in nodes if n["level"]]
+        self.assertGreater(len(nodes), 20)
+        damaged = {inner[0]["node"], nodes[-1]["node"], nodes[-2]["twin"], 3}
+        self.scratch(damaged)
+        self.mount()
+        self.assertEqual(len(os.listdir(self.mnt)), 2000)
+        self.assertEqual(self.get("file 1234"), b"x")
+        r = self.ctl("scrub", self.mnt)
+        self.assertIn("0 damaged", r.stdout)
+        self.assertIn("bad cop", r.stdout)
+        errors = self.stats()["errors"]
+        self.assertEqual(errors["metadata_copies_bad"], len(damaged))
+        self.assertEqual(errors["metadata_copies_healed"], len(damaged))
+        self.assertEqual(errors["metadata_copies_unhealed"], 0)
+        self.assertEqual(self.ctl_json("scrub", self.mnt)["bad_copies"], 0)
+        self.assertIn("bad copies of metadata", self.ctl("stats", self.mnt).stdout)
+        self.umount()
+        self.fsck()
+
+    def dump(self, *command):
+        return run(os.path.join(BUILD, "src/ctl/dump.nvefs"), "--json", self.img, *command).stdout
+
+    def scratch(self, blocks):
+        with open(self.img, "r+b") as f:
+            for block in blocks:
+                f.seek(block * 4096 + 8)
+                f.write(b"\xff" * 8)
 
     def damage(self, block, count):
         """Change `count` blocks of the image with this content."""

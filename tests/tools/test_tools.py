@@ -313,6 +313,40 @@ class Tools(unittest.TestCase):
             self.assertEqual(run(FSCK, option, "-f", self.img).returncode, 0)
             self.assertEqual(run(FSCK, "-n", "--data", self.img).returncode, 0)
 
+    def copies(self):
+        """Both places of each kind of block: root block, bitmap, newest journal header, the tree's root."""
+        sb = json.loads(run(DUMP, "--json", self.img, "super").stdout)[0]
+        heads = [h for h in json.loads(run(DUMP, "--json", self.img, "journal").stdout) if h["what"] == "header"]
+        newest = max(h["seq"] for h in heads)
+        node = json.loads(run(DUMP, "--json", self.img, "tree").stdout)[0]
+        return {"root": (2, sb["nblks"] - 2), "bitmap": (3, sb["nblks"] - 5),
+                "header": tuple(h["pblk"] for h in heads if h["seq"] == newest),
+                "node": (node["node"], node["twin"])}
+
+    def test_fsck_bad_copy(self):
+        """Of each kind of block either copy: found, named, mended by -p; never any harm."""
+        self.make()
+        for kind, places in self.copies().items():
+            for bad, good in (places, places[::-1]):
+                self.scratch(bad * 4096 + 8)
+                r = run(FSCK, "-n", "--json", self.img)
+                doc = json.loads(r.stdout)
+                code = "NV0902" if kind == "header" else "NV0901"
+                self.assertEqual([p["code"] for p in doc["problems"]], [code], kind)
+                self.assertIn(f"block {bad}", doc["problems"][0]["message"])
+                self.assertIn(f"block {good}", doc["problems"][0]["message"])
+                # A power cut leaves a torn header, too: that is no error.
+                self.assertEqual(r.returncode, 0 if kind == "header" else 4, kind)
+                self.assertIn("corrupt", run(DUMP, self.img, "block", bad).stdout)
+                self.assertEqual(run(FSCK, "-p", "-f", self.img).returncode, 0 if kind == "header" else 1, kind)
+                self.assertIn("intact", run(DUMP, self.img, "block", bad).stdout)
+                self.assertEqual(run(FSCK, "-n", "-f", self.img).returncode, 0)
+            for place in places:
+                self.scratch(place * 4096 + 8)
+            if kind != "header":
+                self.assertEqual(run(FSCK, "-n", self.img).returncode, 4, kind)
+            self.make("-f")
+
     def test_fsck_all_slots_damaged(self):
         self.make()
         for slot in json.loads(run(DUMP, "--json", self.img).stdout):

@@ -217,6 +217,132 @@ START_TEST(a_bad_first_copy_is_healed)
 }
 END_TEST
 
+static int never_bad(void *arg, uint64_t pblk, int err)
+{
+	(void)arg;
+	ck_abort_msg("block %llu: %d", (unsigned long long)pblk, err);
+	return err;
+}
+
+static int node_never_bad(void *arg, const struct nvefs_tree_visit *v)
+{
+	return never_bad(arg, v->pblk, v->err);
+}
+
+static void scrub(struct fixture *f)
+{
+	ck_assert_int_eq(nvefs_store_heal(f->st), 0);
+	ck_assert_int_eq(nvefs_store_fixed_check(f->st, f->q, never_bad, NULL), 0);
+	ck_assert_int_eq(nvefs_tree_verify(f->st, f->q, node_never_bad, NULL), 0);
+	ck_assert_int_eq(nvefs_store_heal(f->st), 0);
+}
+
+/* Nobody reads a second copy but who looks for it. */
+START_TEST(scrub_heals_a_bad_second_copy)
+{
+	enum kind kind = (enum kind)(_i / NDAMAGES);
+	enum damage damage = (enum damage)(_i % NDAMAGES);
+	uint8_t *old = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	struct nvefs_block_expect want;
+	struct fixture f;
+
+	want = make(&f, kind, old);
+	damage_do(&f, &want, true, damage, old);
+	fixture_open(&f, &by_hand);
+	use_all(&f, ITEMS);
+	/* The age of the root block is not known, so both are read. */
+	ck_assert_uint_eq(f.st->stats.copies_bad, kind == KIND_ROOT_BLOCK);
+	if (kind == KIND_ROOT_BLOCK)
+		nvefs_fault_clear(f.dev);
+	scrub(&f);
+	ck_assert_uint_eq(f.st->stats.copies_bad, 1);
+	ck_assert_uint_eq(f.st->stats.copies_healed, 1);
+	nvefs_fault_clear(f.dev);
+	expect_both_good(&f, &want);
+	scrub(&f);
+	ck_assert_uint_eq(f.st->stats.copies_bad, 1);
+	nvefs_buf_free(old);
+	fixture_done(&f);
+}
+END_TEST
+
+/* What is in memory is as good as a second copy. */
+START_TEST(scrub_heals_from_memory)
+{
+	uint8_t *old = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	struct nvefs_block_expect want;
+	struct fixture f;
+
+	want = make(&f, KIND_LEAF, old);
+	fixture_open(&f, &by_hand);
+	use_all(&f, ITEMS);
+	damage_do(&f, &want, false, DAMAGE_BYTE, old);
+	damage_do(&f, &want, true, DAMAGE_STALE, old);
+	scrub(&f);
+	ck_assert_uint_eq(f.st->stats.copies_bad, 2);
+	ck_assert_uint_eq(f.st->stats.copies_healed, 2);
+	expect_both_good(&f, &want);
+	nvefs_buf_free(old);
+	fixture_done(&f);
+}
+END_TEST
+
+/* The header that counts, and a superblock slot. */
+START_TEST(scrub_looks_at_header_and_superblock)
+{
+	struct nvefs_block_expect want = {.type = NVEFS_BT_JHEADER};
+	struct fixture f;
+	unsigned int slot;
+
+	fixture_init_dup(&f, "ram:256M", &by_hand);
+	items_put(&f, ITEMS, 1);
+	scrub(&f);
+	slot = f.st->journal.header_seq % 2;
+	want.uuid = f.sb.uuid;
+	want.pblk = nvefs_journal_header_pblk(&f.sb, slot);
+	want.twin = nvefs_journal_header_twin(&f.sb, slot);
+	device_damage(&f, _i ? want.twin : want.pblk, 80);
+	device_damage(&f, nvefs_super_slot_pblk(f.sb.nblks, 1 + (unsigned int)_i), 300);
+	scrub(&f);
+	ck_assert_uint_eq(f.st->stats.copies_bad, 2);
+	ck_assert_uint_eq(f.st->stats.copies_healed, 2);
+	expect_both_good(&f, &want);
+	fixture_done(&f);
+}
+END_TEST
+
+/* Others change the tree meanwhile: nothing of it looks bad. */
+static void *changer(void *arg)
+{
+	struct fixture f = *(struct fixture *)arg;
+
+	f.q = test_queue(f.dev);
+	for (uint64_t v = 3; v < 9; v++) {
+		items_put(&f, ITEMS, v);
+		ck_assert_int_eq(nvefs_commit_run(f.st, false), 0);
+	}
+	nvefs_queue_done(f.q);
+	return NULL;
+}
+
+START_TEST(scrub_while_others_write)
+{
+	struct nvefs_store_opts opts = {.cache_bytes = 1, .commit_interval_ns = 2000000};
+	struct fixture f;
+	pthread_t thread;
+
+	fixture_init_dup(&f, "ram:256M", &opts);
+	items_put(&f, ITEMS, 2);
+	ck_assert_int_eq(nvefs_thread_start(&thread, "changer", changer, &f), 0);
+	for (int i = 0; i < 20; i++)
+		scrub(&f);
+	nvefs_thread_join(thread);
+	scrub(&f);
+	ck_assert_uint_eq(f.st->stats.copies_bad, 0);
+	fixture_done(&f);
+}
+END_TEST
+
 /* Both are bad: an error for those who need the block, and nothing is written over it. */
 START_TEST(two_bad_copies_are_an_error)
 {
@@ -386,6 +512,10 @@ Suite *store_copies_suite(void)
 
 	tcase_set_timeout(tc, 30);
 	tcase_add_loop_test(tc, a_bad_first_copy_is_healed, 0, NKINDS * NDAMAGES);
+	tcase_add_loop_test(tc, scrub_heals_a_bad_second_copy, 0, NKINDS * NDAMAGES);
+	tcase_add_test(tc, scrub_heals_from_memory);
+	tcase_add_loop_test(tc, scrub_looks_at_header_and_superblock, 0, 2);
+	tcase_add_test(tc, scrub_while_others_write);
 	tcase_add_loop_test(tc, two_bad_copies_are_an_error, 0, NKINDS * NDAMAGES);
 	tcase_add_loop_test(tc, a_checkpoint_heals, 0, 2);
 	tcase_add_test(tc, a_copy_that_cannot_be_written_is_counted);
