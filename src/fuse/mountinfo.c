@@ -3,11 +3,13 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -85,6 +87,8 @@ static int each_mount(const char *file, void (*fn)(void *arg, const struct nvefs
 	fclose(f);
 	return 0;
 }
+
+#define FUSE_CTL_SUPER_MAGIC 0x65735543
 
 static const char own_mounts[] = "/proc/self/mountinfo";
 
@@ -167,6 +171,38 @@ bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor)
 	if (each_mount(own_mounts, match, &q) == 0 && !q.found)
 		match_elsewhere(&q);
 	return q.found;
+}
+
+/* The kernel's list of connections need not be mounted: a mount of our own that is attached nowhere will do. */
+static int open_fusectl(void)
+{
+	int fs, fd = open("/sys/fs/fuse/connections", O_PATH | O_DIRECTORY | O_CLOEXEC), err;
+	struct statfs s;
+
+	if (fd >= 0 && fstatfs(fd, &s) == 0 && s.f_type == FUSE_CTL_SUPER_MAGIC)
+		return fd;
+	if (fd >= 0)
+		close(fd);
+	fs = fsopen("fusectl", FSOPEN_CLOEXEC);
+	if (fs < 0)
+		return -errno;
+	fd = fsconfig(fs, FSCONFIG_CMD_CREATE, NULL, NULL, 0) ? -1 : fsmount(fs, FSMOUNT_CLOEXEC, 0);
+	err = fd < 0 ? -errno : fd;
+	close(fs);
+	return err;
+}
+
+int nvefs_mountinfo_connection(unsigned int minor)
+{
+	int dir = open_fusectl(), found;
+	char name[16];
+
+	if (dir < 0)
+		return dir;
+	snprintf(name, sizeof(name), "%u", minor);
+	found = faccessat(dir, name, F_OK, 0) == 0 ? 1 : errno == ENOENT ? 0 : -errno;
+	close(dir);
+	return found;
 }
 
 int nvefs_mountpoint_path(const char *path, char *ret, size_t size)

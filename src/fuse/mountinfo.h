@@ -27,6 +27,12 @@ int nvefs_mountinfo_find_source(const char *source, struct nvefs_mountinfo *ret)
  */
 bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor);
 
+/*
+ * Is there a FUSE connection of this minor device number? It goes with the last
+ * mount of its file system, wherever that is. 1, 0, or -errno when it cannot be told.
+ */
+int nvefs_mountinfo_connection(unsigned int minor);
+
 /* An absolute path without symbolic links, of a mount point which may be dead. 0 or -errno. */
 int nvefs_mountpoint_path(const char *path, char *ret, size_t size);
 /* umount2(2), by way of fusermount3 for ordinary users. flags: MNT_DETACH, MNT_FORCE. 0 or -errno. */

@@ -31,24 +31,26 @@ static int fail(const char *what, const char *text)
 	return NVEFS_EXIT_FAIL;
 }
 
-/* The superblock lives on when it is mounted elsewhere, or in another name space. */
-static bool in_use_elsewhere(int fd, const struct nvefs_mountinfo *mi)
+/*
+ * The file system lives on when it is mounted elsewhere, or in another name
+ * space; a process in a chroot there shows no mount, but the connection does.
+ * Just after umount2(2) has come back the connection cannot be another's.
+ */
+static bool in_use_elsewhere(int fd, const struct nvefs_mountinfo *mi, bool connected)
 {
-	char path[64];
-
 	if (nvefs_mountinfo_has_dev(mi->major, mi->minor))
 		return true;
-	snprintf(path, sizeof(path), "/sys/fs/fuse/connections/%u", mi->minor);
-	return access(path, F_OK) == 0 && nvefs_state_current(fd, mi);
+	return connected && nvefs_mountinfo_connection(mi->minor) == 1 && nvefs_state_current(fd, mi);
 }
 
 static int wait_for_daemon(const char *what, int fd, const struct nvefs_mountinfo *mi)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
+	bool connected = nvefs_mountinfo_connection(mi->minor) == 1;
 	int result, err;
 
 	for (uint64_t waited_ms = 0; nvefs_state_locked(fd); waited_ms += (uint64_t)pause.tv_nsec / 1000000) {
-		if (waited_ms > 500 && in_use_elsewhere(fd, mi)) {
+		if (waited_ms > 500 && in_use_elsewhere(fd, mi, connected)) {
 			fprintf(stderr, "umount.nvefs: %s: still mounted or open elsewhere: not waiting\n", what);
 			return NVEFS_EXIT_OK;
 		}

@@ -6,6 +6,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import sys
 import time
 
 from harness import CTL, MKFS, NVEFS, UMOUNT, Case, main, mounts, run
@@ -175,11 +176,12 @@ class Mount(Case):
         self.assertIn("not waiting", r.stderr)
         self.umount(other)
 
-    def test_copy_in_another_name_space_does_not_hang_umount(self):
-        self.mkfs()
+    def copy_elsewhere(self, program):
+        """Unmounting, with a copy of the mount in the name space of a program that says a line and stays."""
+        self.mkfs("256M", "-f")
         self.mount()
         pid = self.pid()
-        with subprocess.Popen(["unshare", "-m", "--propagation", "private", "sh", "-c", "echo; exec sleep 60"],
+        with subprocess.Popen(["unshare", "-m", "--propagation", "private", sys.executable, "-c", program],
                               stdout=subprocess.PIPE) as other:
             try:
                 other.stdout.readline()
@@ -188,6 +190,13 @@ class Mount(Case):
             finally:
                 other.kill()
         self.wait_until("the daemon's end", lambda: not self.serving(pid))
+
+    def test_copy_in_another_name_space_does_not_hang_umount(self):
+        self.copy_elsewhere("import time; print(flush=True); time.sleep(60)")
+
+    def test_copy_that_a_chroot_hides_does_not_hang_umount(self):
+        os.mkdir(os.path.join(self.dir, "root"))
+        self.copy_elsewhere(f"import os, time; os.chroot({self.dir!r} + '/root'); print(flush=True); time.sleep(60)")
 
     def rights(self, pid):
         """What the kernel says of each thread: {name: (effective, bounding, no new privileges, seccomp)}."""
