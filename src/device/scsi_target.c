@@ -112,6 +112,21 @@ static int map_part(struct nvefs_scsi_exec_part *part, const sg_io_hdr_t *hdr,
 	return p->data == NVEFS_SNTL_FROM_OUT ? map_bounce(part, hdr, p) : -EINVAL;
 }
 
+/* The SMART log as it is now. Waits for the controller: no io of the file system's comes here. */
+static bool learn_health(struct nvefs_dev *below, struct nvefs_nvme_health *ret)
+{
+	struct nvefs_nvme_smart_log log;
+	struct nvefs_nvme_sqe sqe;
+	uint32_t result;
+	uint16_t status;
+
+	nvefs_nvme_sqe_get_log(&sqe, NVEFS_NVME_NSID_ALL, NVEFS_NVME_LOG_SMART, 0, 0, sizeof(log));
+	if (nvefs_dev_admin(below, &sqe, &log, sizeof(log), &result, &status) || status)
+		return false;
+	nvefs_nvme_smart_parse(&log, ret);
+	return true;
+}
+
 static void translate(const struct nvefs_scsi_target *t, const sg_io_hdr_t *hdr,
 		      struct nvefs_nvme_dsm_range *ranges, uint32_t max_ranges,
 		      struct nvefs_sntl_cmd *cmd)
@@ -119,7 +134,16 @@ static void translate(const struct nvefs_scsi_target *t, const sg_io_hdr_t *hdr,
 	struct nvefs_sntl_request req = {
 	    .cdb = hdr->cmdp, .cdb_len = hdr->cmd_len, .ranges = ranges, .max_ranges = max_ranges};
 	void *data = hdr->iovec_count ? NULL : hdr->dxferp;
+	const struct nvefs_sntl_lu *lu = &t->lu;
+	struct nvefs_nvme_health health;
+	struct nvefs_sntl_lu now;
 
+	if (hdr->cmd_len && hdr->cmdp[0] == NVEFS_SCSI_LOG_SENSE &&
+	    learn_health(t->below, &health)) {
+		now = t->lu;
+		now.health = &health;
+		lu = &now;
+	}
 	if (hdr->dxfer_direction == SG_DXFER_TO_DEV) {
 		req.out = data;
 		req.out_len = hdr->dxfer_len;
@@ -127,7 +151,7 @@ static void translate(const struct nvefs_scsi_target *t, const sg_io_hdr_t *hdr,
 		req.in = data;
 		req.in_len = hdr->dxfer_len;
 	}
-	nvefs_sntl_translate(&t->lu, &req, cmd);
+	nvefs_sntl_translate(lu, &req, cmd);
 }
 
 bool nvefs_scsi_exec_start(struct nvefs_scsi_exec *exec, const struct nvefs_scsi_target *t,
@@ -249,5 +273,6 @@ int nvefs_scsi_target_init(struct nvefs_scsi_target *t, struct nvefs_dev *below,
 		return nvefs_error_set(err, code, "%s: cannot identify the namespace: %s", target,
 				       strerror(-code));
 	t->lu.mistakes = mistakes;
+	t->below = below;
 	return 0;
 }

@@ -16,6 +16,7 @@ struct nvefs_scsi_target {
 	struct nvefs_nvme_ctrl_info ctrl;
 	struct nvefs_nvme_ns_info ns;
 	struct nvefs_sntl_lu lu;
+	struct nvefs_dev *below;
 };
 /* Asks the controller of `below`, which must take raw entries. 0 or a negative errno, said in *err.
  */

@@ -24,6 +24,7 @@ void nvefs_nvme_ctrl_parse(const struct nvefs_nvme_id_ctrl *id, struct nvefs_nvm
 	ret->cntlid = le16_get(id->cntlid);
 	ret->oacs = le16_get(id->oacs);
 	ret->oncs = oncs;
+	ret->warning_kelvin = le16_get(id->wctemp);
 	ret->endgidmax = le16_get(id->endgidmax);
 	ret->ver = le32_get(id->ver);
 	ret->nn = le32_get(id->nn);

@@ -30,6 +30,7 @@ struct nvefs_nvme_ctrl_info {
 	    firmware[9]; /* trailing blanks removed, other bytes made printable */
 	char subnqn[257];
 	uint16_t vid, cntlid, oacs, oncs, endgidmax;
+	uint16_t warning_kelvin; /* WCTEMP; 0: not reported */
 	uint32_t ver, nn;
 	uint8_t mdts;	    /* exponent over the minimum page size, 0: no limit */
 	uint8_t sqes, cqes; /* required (3:0) and largest (7:4) entry sizes, as exponents */

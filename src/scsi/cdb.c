@@ -56,6 +56,7 @@ static const struct nvefs_cdb_format table[] = {
      2,
      {0x35, 0x06, FF4, 0, FF2}},
     {"WRITE SAME(10)", NVEFS_SCSI_WRITE_SAME_10, NO_SA, 10, 2, 4, 7, 2, {0x41, 0x08, FF4, 0, FF2}},
+    {"LOG SENSE", NVEFS_SCSI_LOG_SENSE, NO_SA, 10, 0, 0, 7, 2, {0x4d, 0, FF2, 0, 0, 0, FF2}},
     {"MODE SENSE(10)",
      NVEFS_SCSI_MODE_SENSE_10,
      NO_SA,
@@ -241,6 +242,11 @@ static void parse_pages(const uint8_t *b, struct nvefs_cdb *c)
 		c->page = b[2] & 0x3f;
 		c->subpage = b[3];
 		break;
+	case NVEFS_SCSI_LOG_SENSE:
+		c->pc = b[2] >> 6;
+		c->page = b[2] & 0x3f;
+		c->subpage = b[3];
+		break;
 	case NVEFS_SCSI_REQUEST_SENSE:
 		c->desc = b[1] & 0x01;
 		break;
@@ -314,6 +320,10 @@ static void build_flags(const struct nvefs_cdb *c, const struct nvefs_cdb_format
 	case NVEFS_SCSI_MODE_SENSE_6:
 	case NVEFS_SCSI_MODE_SENSE_10:
 		b1 = (uint8_t)((c->dbd ? 0x08 : 0) | (c->llbaa ? 0x10 : 0));
+		b[2] = (uint8_t)(c->pc << 6 | (c->page & 0x3f));
+		b[3] = c->subpage;
+		break;
+	case NVEFS_SCSI_LOG_SENSE:
 		b[2] = (uint8_t)(c->pc << 6 | (c->page & 0x3f));
 		b[3] = c->subpage;
 		break;

@@ -30,6 +30,7 @@ enum nvefs_scsi_opcode {
 	NVEFS_SCSI_SYNCHRONIZE_CACHE_10 = 0x35,
 	NVEFS_SCSI_WRITE_SAME_10 = 0x41,
 	NVEFS_SCSI_UNMAP = 0x42,
+	NVEFS_SCSI_LOG_SENSE = 0x4d,
 	NVEFS_SCSI_MODE_SENSE_10 = 0x5a,
 	NVEFS_SCSI_READ_16 = 0x88,
 	NVEFS_SCSI_COMPARE_AND_WRITE = 0x89,
@@ -61,7 +62,7 @@ struct nvefs_cdb {
 	uint8_t bytchk;			   /* VERIFY */
 	bool immed, start;		   /* SYNCHRONIZE CACHE, START STOP UNIT */
 	bool evpd;			   /* INQUIRY */
-	uint8_t page, subpage, pc;	   /* INQUIRY, MODE SENSE */
+	uint8_t page, subpage, pc;	   /* INQUIRY, MODE SENSE, LOG SENSE */
 	bool dbd, llbaa;		   /* MODE SENSE */
 	bool desc;			   /* REQUEST SENSE */
 	uint8_t select_report;		   /* REPORT LUNS */

@@ -124,6 +124,8 @@ static void dispatch(struct sntl_ctx *x)
 	case NVEFS_SCSI_MODE_SENSE_6:
 	case NVEFS_SCSI_MODE_SENSE_10:
 		return sntl_mode_sense(x);
+	case NVEFS_SCSI_LOG_SENSE:
+		return sntl_log_sense(x);
 	case NVEFS_SCSI_REPORT_LUNS:
 		return sntl_report_luns(x);
 	case NVEFS_SCSI_MAINTENANCE_IN:

@@ -13,7 +13,7 @@
  *
  * One SCSI command becomes one NVMe command (COMPARE AND WRITE: one fused
  * pair), or is refused; it is never cut into pieces that could half fail.
- * FORMAT UNIT, MODE SELECT, reservations, WRITE BUFFER, SECURITY PROTOCOL and
+ * LOG SENSE answers from the SMART log as the caller gives it. FORMAT UNIT, MODE SELECT, reservations, WRITE BUFFER, SECURITY PROTOCOL and
  * all else outside the table of scsi/cdb.h are INVALID COMMAND OPERATION CODE
  * and nothing is sent.
  */
@@ -24,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "nvme/command.h"
+#include "nvme/features.h"
 #include "nvme/identify.h"
 #include "scsi/cdb.h"
 #include "scsi/pages.h"
@@ -43,6 +44,7 @@ struct nvefs_sntl_lu {
 	uint32_t nsid;
 	uint32_t max_transfer_bytes; /* the smaller of MDTS and the transport's; at least one LBA */
 	bool write_cache;	     /* the cache is there and enabled now (Get Features 06h) */
+	const struct nvefs_nvme_health *health; /* for LOG SENSE; NULL: not known */
 	bool descriptor_sense;	     /* D_SENSE: sense data in descriptor format */
 	uint32_t mistakes;	     /* NVEFS_SNTL_* */
 };

@@ -41,4 +41,7 @@ void sntl_report_luns(struct sntl_ctx *x);
 void sntl_report_opcodes(struct sntl_ctx *x);
 void sntl_request_sense(struct sntl_ctx *x);
 
+/* sntl_log.c */
+void sntl_log_sense(struct sntl_ctx *x);
+
 #endif

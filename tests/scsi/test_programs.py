@@ -103,6 +103,7 @@ class Sg3(Shim):
     def test_pages(self):
         self.decodes("sg_vpd", "-a", words=("LBPU): 1", "Block limits", "Device identification", "Non-rotating"))
         self.decodes("sg_modes", "-a", words=("Caching", "Control"))
+        self.decodes("sg_logs", "-a", words=("Current temperature = ", "endurance indicator: 0 %", "IE asc = 0x0"))
 
     def test_capacity(self):
         self.decodes("sg_readcap", "-l", words=("Last LBA=196607", "block length=512", "lbpme=1"))
