@@ -6,7 +6,7 @@
  * sample where there are many: device/replay.h) is judged (judge.h).
  *
  *	ace [--seconds N] [--rounds N] [--jobs N] [--config TEXT] [--seed N] [--run SEQUENCE]
- *	    [--go-round] [--mutation NAME] [--expect-violation]
+ *	    [--deep] [--go-round] [--mutation NAME] [--expect-violation]
  *
  * Without --seconds everything is run: all pairs, and --rounds rounds of triples and mixes. With
  * it, all single operations, and then as much of the rest, spread evenly, as fits into
@@ -18,7 +18,7 @@
  * Of a sequence only the cuts since its last operation are looked at: what could be
  * left before has been seen with the shorter one. Of a mix every STRIDE-th cut.
  *
- * --go-round runs nothing but mixes in which data goes round all free blocks, --seconds long.
+ * --deep looks at more of the states where there are many. --go-round runs nothing but mixes in which data goes round all free blocks, --seconds long.
  *
  * A violation is told with its sequence, which --run takes back.
  */
@@ -50,6 +50,7 @@ struct run {
 	uint64_t seed, seconds, rounds, start_ns;
 	const char *only; /* sequence */
 	bool go_round;	  /* only mixes of that kind */
+	bool deep;	  /* more states for each cut */
 	uint64_t sequences, skipped, cuts, run_ns;
 	uint32_t nsteps;
 	struct ace_step steps[ACE_STEPS];
@@ -100,10 +101,10 @@ static void judge_sequence(struct run *r, const struct ace *a, uint32_t from, ui
 	uint32_t end = a->full ? a->o.ops[a->o.nops - 1].begun : UINT32_MAX, k = (uint32_t)r->sequences;
 	struct nvefs_replay *rep;
 
-	/* With time, more of the many ways in which a write of many blocks can be torn. */
-	if (!r->seconds) {
-		ro.torn = 24;
-		ro.samples = 64;
+	/* Most of what is more are ways in which a write of many blocks can be torn. */
+	if (r->deep) {
+		ro.torn = 20;
+		ro.samples = 48;
 	}
 	if (nvefs_replay_new(a->log, &ro, &rep)) {
 		snprintf(r->j.why, sizeof(r->j.why), "the recording is too long");
@@ -152,27 +153,31 @@ static bool go_on(const struct run *r)
 	return r->ok && judge_now_ns() < r->j.deadline_ns;
 }
 
-/* Number `index` of all sequences of `depth`; the last step always makes something durable. */
+/*
+ * Number `index` of all sequences of `depth`. The last step always makes something
+ * durable: the file or everything; a single one also the directory.
+ */
 static void sequence_at(struct run *r, uint32_t depth, uint64_t index)
 {
-	uint32_t i;
+	uint32_t i, last = depth == 1 ? 3 : 2;
 
 	r->nsteps = depth;
 	for (i = 0; i < depth; i++) {
-		uint32_t first = i + 1 == depth ? ACE_FSYNC : ACE_NOTHING;
+		bool is_last = i + 1 == depth;
 
 		r->steps[i].op = (uint8_t)(index % ace_nops);
 		index /= ace_nops;
-		r->steps[i].persist = (uint8_t)(first + index % 3);
+		r->steps[i].persist =
+		    (uint8_t)(is_last ? ACE_FSYNC + index % last : ACE_NOTHING + index % 3);
 		index /= 3;
 	}
 }
 
 static uint64_t nsequences(uint32_t depth)
 {
-	uint64_t n = 1;
+	uint64_t n = ace_nops * (depth == 1 ? 3 : 2);
 
-	while (depth--)
+	while (--depth)
 		n *= ace_nops * 3;
 	return n;
 }
@@ -348,7 +353,7 @@ struct options {
 	uint64_t seconds, rounds, seed;
 	uint32_t jobs;
 	const char *config, *only;
-	bool expect, go_round;
+	bool expect, go_round, deep;
 };
 
 static void quiet(enum nvefs_log_level level, const char *line)
@@ -371,6 +376,7 @@ static int child(const struct options *o, uint32_t config, struct judge_seen *se
 	r.rounds = o->rounds;
 	r.only = o->only;
 	r.go_round = o->go_round;
+	r.deep = o->deep;
 	r.ok = true;
 	r.start_ns = judge_now_ns();
 	if (judge_init(&r.j, seen))
@@ -430,7 +436,8 @@ static int parse(int argc, char **argv, struct options *o)
 					     {"jobs", 1, 0, 'j'},     {"config", 1, 0, 'c'},
 					     {"seed", 1, 0, 's'},     {"run", 1, 0, 'r'},
 					     {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'},
-					     {"go-round", 0, 0, 'g'}, {0}};
+					     {"go-round", 0, 0, 'g'}, {"deep", 0, 0, 'd'},
+					     {0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
@@ -452,6 +459,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->expect = true;
 		else if (c == 'g')
 			o->go_round = true;
+		else if (c == 'd')
+			o->deep = true;
 		else if (c != 'm' || !mutation_set(optarg))
 			return -EINVAL;
 	}
