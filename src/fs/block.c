@@ -52,7 +52,7 @@ int nvefs_block_write(struct nvefs_worker *w, const void *buf, uint64_t *ret_pbl
 	else if (err)
 		nvefs_block_unreserve(w->fs->st, pblk, 1);
 	if (err)
-		return err;
+		return nvefs_caller_errno(err);
 	nvefs_block_map(w->fs->st, pblk, 1);
 	*ret_pblk = pblk;
 	*ret_csum = nvefs_hash(buf, NVEFS_BLOCK_SIZE, w->fs->hash_seed);

@@ -284,18 +284,29 @@ static int remap(struct nvefs_op *op)
 	return err ? err : install(op);
 }
 
+/* Of a command that timed out nobody knows whether it is still to come. */
+static bool any_timed_out(const struct nvefs_op *op)
+{
+	const struct nvefs_op_io *oi;
+
+	for (oi = op->ios; oi; oi = oi->next)
+		if (oi->io.err == -ETIMEDOUT)
+			return true;
+	return false;
+}
+
 static void write_done(struct nvefs_op *op)
 {
 	int err = op->commit.err ? op->commit.err : nvefs_op_ios_err(op);
-	bool hint = nvefs_data_dedup(op->in);
+	bool hint = nvefs_data_dedup(op->in), unknown_state = any_timed_out(op);
 	uint32_t i;
 
 	nvefs_op_ios_free(op);
 	if (err) {
 		if (err != -ENOMEM)
 			op->w->fs->io_errors++;
-		release_places(op, err == -ETIMEDOUT);
-		nvefs_write_next(op, err);
+		release_places(op, unknown_state);
+		nvefs_write_next(op, nvefs_caller_errno(err));
 		return;
 	}
 	if (!nvefs_mutated(NVEFS_MUTATE_REMAP_EARLY))

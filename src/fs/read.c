@@ -132,7 +132,9 @@ static void end_with(struct nvefs_op *op, int err)
 
 static void read_failed(struct nvefs_op *op)
 {
-	end_with(op, nvefs_op_ios_err(op) ? nvefs_op_ios_err(op) : -ENOMEM);
+	int err = nvefs_caller_errno(nvefs_op_ios_err(op));
+
+	end_with(op, err ? err : -ENOMEM);
 }
 
 static void read_chunk(struct nvefs_op *op)
@@ -292,7 +294,7 @@ static int read_checked(struct nvefs_inode *in, struct nvefs_queue *q, const str
 		memset(buf, 0, NVEFS_BLOCK_SIZE);
 		return 0;
 	}
-	err = nvefs_queue_read(q, nvefs_went_pblk(v->entry), 1, buf);
+	err = nvefs_caller_errno(nvefs_queue_read(q, nvefs_went_pblk(v->entry), 1, buf));
 	if (err)
 		return err;
 	if (nvefs_went_type(v->entry) == NVEFS_EXT_DATA &&

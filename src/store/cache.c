@@ -488,7 +488,7 @@ int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct
 	nvefs_stat_add(st, loads, 1);
 
 	nvefs_store_wrlock(st);
-	err = load_insert(st, miss, &data, read_err, &c, &judged);
+	err = load_insert(st, miss, &data, nvefs_caller_errno(read_err), &c, &judged);
 	nvefs_store_wrunlock(st);
 	if (judged && c.bad && read_err && data)
 		load_complain(miss, data, &c);

@@ -50,6 +50,20 @@ int nvefs_store_error(const struct nvefs_store *st)
 	return __atomic_load_n(&st->error, __ATOMIC_ACQUIRE);
 }
 
+int nvefs_caller_errno(int err)
+{
+	switch (err) {
+	case 0:
+	case -ENOSPC:
+	case -EROFS:
+	case -ENOMEM:
+	case -EUCLEAN:
+		return err;
+	default:
+		return -EIO;
+	}
+}
+
 void nvefs_store_fail(struct nvefs_store *st, int err, const char *why)
 {
 	int none = 0;

@@ -126,6 +126,11 @@ bool nvefs_store_retry(struct nvefs_store *st, struct nvefs_queue *q, const stru
  */
 void nvefs_store_fail(struct nvefs_store *st, int err, const char *why);
 int nvefs_store_error(const struct nvefs_store *st);
+/*
+ * What a caller of the file system is told of an error of the device: -EIO. Only -ENOSPC, -EROFS and
+ * -ENOMEM mean the same to him, and -EUCLEAN is ours.
+ */
+int nvefs_caller_errno(int err);
 
 /* ---- Transactions ---- */
 
