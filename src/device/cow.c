@@ -170,10 +170,15 @@ static uint64_t block_hash(const uint8_t *data, uint64_t pblk)
 
 uint64_t nvefs_cow_hash(struct nvefs_cow *c)
 {
+	return nvefs_cow_hash_some(c, NULL, NULL);
+}
+
+uint64_t nvefs_cow_hash_some(struct nvefs_cow *c, nvefs_cow_want_fn *want, const void *arg)
+{
 	uint64_t sum = 0;
 
 	if (c->base)
-		sum = nvefs_cow_hash((struct nvefs_cow *)(uintptr_t)c->base);
+		sum = nvefs_cow_hash_some((struct nvefs_cow *)(uintptr_t)c->base, want, arg);
 	for (uint32_t i = 0; i < c->nused; i++) {
 		struct page *p = c->pages[c->used[i]];
 		const uint8_t *old = c->base ? nvefs_cow_block(c->base, p->pblk) : zeros;
@@ -181,7 +186,8 @@ uint64_t nvefs_cow_hash(struct nvefs_cow *c)
 		if (!p->summed)
 			p->change = block_hash(p->data, p->pblk) ^ block_hash(old, p->pblk);
 		p->summed = true;
-		sum ^= p->change;
+		if (!want || want(arg, p->pblk))
+			sum ^= p->change;
 	}
 	return sum;
 }

@@ -35,6 +35,9 @@ int nvefs_cow_write(struct nvefs_cow *c, uint64_t off, uint32_t len, const void 
  * call is all that is looked at. No writer at work.
  */
 uint64_t nvefs_cow_hash(struct nvefs_cow *c);
+/* Of those blocks only that `want` says yes to; NULL: all. */
+typedef bool nvefs_cow_want_fn(const void *arg, uint64_t pblk);
+uint64_t nvefs_cow_hash_some(struct nvefs_cow *c, nvefs_cow_want_fn *want, const void *arg);
 
 /* As a medium that the caller keeps: closing it leaves `c` alone; with `own` it frees it. */
 int nvefs_media_cow_open(struct nvefs_cow *c, bool own, struct nvefs_media **ret_media);

@@ -105,6 +105,7 @@ static void judge_sequence(struct run *r, const struct ace *a, uint32_t from, ui
 	if (r->deep) {
 		ro.torn = 20;
 		ro.samples = 48;
+		r->j.depth = (struct judge_depth){.precheck = 8, .remount = 40, .recut = 120};
 	}
 	if (nvefs_replay_new(a->log, &ro, &rep)) {
 		snprintf(r->j.why, sizeof(r->j.why), "the recording is too long");
@@ -194,15 +195,6 @@ static bool batch(struct run *r, struct ace *a, uint32_t depth, uint64_t *next, 
 	return *next < n;
 }
 
-static uint8_t op_named(const char *name)
-{
-	uint32_t i = 0;
-
-	while (strcmp(ace_op_name(i), name))
-		i++;
-	return (uint8_t)i;
-}
-
 /* Metadata that goes again, and then data that goes round all free blocks, over and over. */
 static void fill_rounds(struct run *r, struct rnd *rnd)
 {
@@ -215,7 +207,7 @@ static void fill_rounds(struct run *r, struct rnd *rnd)
 	for (i = 0; i < r->nsteps; i++) {
 		const char *name = i < 3 ? first[i] : data[(i + k) % 5];
 
-		r->steps[i].op = op_named(name);
+		r->steps[i].op = ace_op_named(name);
 		r->steps[i].persist = i < 3 ? ACE_SYNC : persist[(i + k) % 5];
 	}
 }
@@ -310,13 +302,14 @@ static void report(const struct run *r)
 
 	config_text(r->config, name, sizeof(name));
 	printf("ace: %s: %llu sequences (%.0f ms each), %llu cuts, %llu states, %llu judged, %llu "
-	       "distinct, %llu mounted for writing, %llu after a second cut, %.1f s, %.0f judged/s: "
-	       "%s\n",
+	       "distinct, %llu checks, %llu mounted for writing, %llu after a second cut, %.1f s, %.0f "
+	       "judged/s: %s\n",
 	       name, (unsigned long long)r->sequences,
 	       (double)r->run_ns / 1e6 / (double)(r->sequences + r->skipped + 1),
 	       (unsigned long long)r->cuts, (unsigned long long)n->states,
 	       (unsigned long long)n->judged, (unsigned long long)n->distinct,
-	       (unsigned long long)n->remounts, (unsigned long long)n->recuts, s,
+	       (unsigned long long)n->checks, (unsigned long long)n->remounts,
+	       (unsigned long long)n->recuts, s,
 	       (double)(n->judged + n->recuts) / s, r->ok ? "no violation" : "VIOLATED");
 	fflush(stdout);
 }

@@ -14,6 +14,7 @@
 
 #include "../support/calls.h"
 #include "device/cow.h"
+#include "device/fault.h"
 #include "device/record.h"
 #include "oracle.h"
 
@@ -40,6 +41,8 @@ struct ace {
 	struct ace_config cfg;
 	struct nvefs_cow *base; /* the beginning */
 	struct nvefs_mount_opts opts;
+	uint64_t f_ino, a_ino, af_ino;
+	const struct nvefs_fault *fault; /* of the device, from before the mount on; NULL: none */
 	/* one sequence */
 	struct oracle o;
 	struct nvefs_dev *slow; /* what delays completions */
@@ -50,14 +53,19 @@ struct ace {
 	int root;	 /* the root directory's number in the oracle */
 	uint32_t tag;	 /* of the next block of data */
 	uint32_t last_begun; /* event at which the last operation began */
+	/* By file: a failed operation may have changed it in part; the version before that, plus 1. */
+	uint32_t doubt[ORACLE_FILES];
 	bool lenient;	     /* what cannot be done now is passed over */
 	bool full;	     /* no space was left: the sequence ended before its last operation */
 };
 
 extern const uint32_t ace_nops;
 const char *ace_op_name(uint32_t op);
+uint8_t ace_op_named(const char *name); /* there is one */
 /* The operation and its persistence: 0; 1: it cannot be done now, nothing happened; -errno. */
 int ace_step_run(struct ace *a, struct ace_step s);
+/* The persistence alone, of what the last operation worked on. */
+int ace_persist(struct ace *a, uint8_t persist);
 /* Completions come at most so late from now on; 0: as the configuration says. */
 int ace_slow(struct ace *a, uint64_t delay_ns);
 /* Fill a block with data of a tag. */
@@ -66,6 +74,9 @@ void ace_block(uint8_t *p, uint32_t tag);
 /* Make the beginning. 0 or -errno. */
 int ace_base_make(struct ace *a);
 void ace_base_free(struct ace *a);
+/* A device on a layer over the beginning, and the file system mounted on it with all wrappers. */
+int ace_device(const struct ace *a, struct nvefs_cow *layer, struct nvefs_dev **ret_dev);
+int ace_start(struct ace *a, struct nvefs_cow *layer, struct nvefs_error *err);
 /*
  * Run a sequence on a layer over the beginning and end it as a power cut does: a->o and a->log are
  * what the cuts are judged by. 0; 1: an operation could not be done (*ret_done: those before it);

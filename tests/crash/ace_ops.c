@@ -229,6 +229,19 @@ static void model_write(struct ace *a, int file, uint64_t off, const uint8_t *bu
 
 enum { WRITE_NEW, WRITE_AS_F, WRITE_TWINS, WRITE_SYNC };
 
+/*
+ * With a failing device an operation that changes several blocks may end in between: each is old
+ * or new. The model takes it as done and remembers the doubt.
+ */
+static bool maybe_done(struct ace *a, int file, int err)
+{
+	if (err && (err != -EIO || !a->fault))
+		return false;
+	if (err && !a->doubt[file])
+		a->doubt[file] = a->o.files[file].nv;
+	return true;
+}
+
 /* off UINT64_MAX: at the end. */
 static int op_write(struct ace *a, const struct op *op)
 {
@@ -309,7 +322,7 @@ static int op_truncate(struct ace *a, const struct op *op)
 		return NOT_NOW;
 	begin(a, op);
 	err = h_truncate(a->w, ino_of(a, file), op->off);
-	if (!err) {
+	if (maybe_done(a, file, err)) {
 		v = oracle_touch(&a->o, file);
 		if (op->off < v->size)
 			memset(v->bytes + op->off, 0, v->size - op->off);
@@ -330,7 +343,7 @@ static int op_falloc(struct ace *a, const struct op *op)
 		return NOT_NOW;
 	begin(a, op);
 	err = h_fallocate(a->w, ino_of(a, file), (uint32_t)op->arg, op->off, op->len);
-	if (!err) {
+	if (maybe_done(a, file, err)) {
 		v = oracle_touch(&a->o, file);
 		if (!(op->arg & FALLOC_FL_KEEP_SIZE) && v->size < stop)
 			v->size = stop;
@@ -456,9 +469,26 @@ static const struct op ops[] = {
 };
 const uint32_t ace_nops = sizeof(ops) / sizeof(ops[0]);
 
+uint8_t ace_op_named(const char *name)
+{
+	uint32_t i = 0;
+
+	while (strcmp(ops[i].name, name))
+		i++;
+	return (uint8_t)i;
+}
+
 const char *ace_op_name(uint32_t op)
 {
 	return ops[op].name;
+}
+
+/* One that failed promises nothing. */
+static int end_durable(struct ace *a, struct oracle_op *op, int err)
+{
+	if (err)
+		op->durable_names = op->durable_file = -1;
+	return end(a, err);
 }
 
 static int do_sync(struct ace *a)
@@ -467,7 +497,7 @@ static int do_sync(struct ace *a)
 
 	op->durable_names = (int)a->o.nops;
 	op->durable_file = -2;
-	return end(a, h_sync(a->w));
+	return end_durable(a, op, h_sync(a->w));
 }
 
 static bool has_name(const struct ace *a, int file)
@@ -492,7 +522,7 @@ static int do_fsync(struct ace *a, int file)
 	op = oracle_begin(&a->o, nvefs_record_position(a->log), "fsync of file %d", file);
 	op->durable_names = (int)a->o.files[file].last_op;
 	op->durable_file = a->o.files[file].dir ? -1 : file;
-	return end(a, h_fsync(a->w, ino_of(a, file)));
+	return end_durable(a, op, h_fsync(a->w, ino_of(a, file)));
 }
 
 int ace_step_run(struct ace *a, struct ace_step s)
@@ -502,7 +532,12 @@ int ace_step_run(struct ace *a, struct ace_step s)
 	if (err)
 		return err;
 	nvefs_bg_drain(a->fs, UINT64_MAX);
-	switch (s.persist) {
+	return ace_persist(a, s.persist);
+}
+
+int ace_persist(struct ace *a, uint8_t persist)
+{
+	switch (persist) {
 	case ACE_FSYNC:
 		return do_fsync(a, a->target);
 	case ACE_FSYNC_DIR:

@@ -6,7 +6,6 @@
 
 #include "ace.h"
 #include "device/embedded.h"
-#include "device/fault.h"
 #include "device/wrap.h"
 #include "fs/names.h"
 #include "steady.h"
@@ -17,8 +16,12 @@
 #define LOG_BYTES (64u << 20)
 #define FIRST_TAG 100u
 #define SECONDS 1700000000u
+#define F_BYTES 10240u
+#define AF_BYTES 8192u
 
-static int device_on(const struct ace *a, struct nvefs_cow *layer, struct nvefs_dev **ret_dev)
+static const uint32_t f_tags[] = {1, 2, 3}, af_tags[] = {1, 50};
+
+int ace_device(const struct ace *a, struct nvefs_cow *layer, struct nvefs_dev **ret_dev)
 {
 	struct nvefs_embedded_options o;
 	struct nvefs_media *media;
@@ -56,22 +59,24 @@ static int take_space(struct nvefs_worker *w)
 	return err ? err : h_fallocate(w, ino, 0, 0, (s.avail_blks - LEAVE_BLKS) * 4096);
 }
 
-static int populate(const struct ace *a, struct nvefs_worker *w)
+static int populate(struct ace *a, struct nvefs_worker *w)
 {
-	static const uint32_t f_tags[] = {1, 2, 3}, af_tags[] = {1, 50};
 	struct nvefs_cred cred = {0};
 	struct nvefs_attr attr;
 	uint64_t f;
 	int err = h_create(w, "f", &f);
 
 	if (!err)
-		err = write_tags(w, f, f_tags, 10240);
+		err = write_tags(w, f, f_tags, F_BYTES);
 	if (!err)
 		err = nvefs_mkdir(w, NVEFS_ROOT_INO, "A", 1, 0755, &cred, &attr);
+	a->f_ino = f;
+	a->a_ino = attr.ino;
 	if (!err)
 		err = nvefs_mknod(w, attr.ino, "f", 1, S_IFREG | 0644, 0, &cred, &attr);
 	if (!err)
-		err = write_tags(w, attr.ino, af_tags, 8192);
+		err = write_tags(w, attr.ino, af_tags, AF_BYTES);
+	a->af_ino = attr.ino;
 	return !err && a->cfg.tight ? take_space(w) : err;
 }
 
@@ -99,7 +104,7 @@ int ace_base_make(struct ace *a)
 	a->base = nvefs_cow_new(NULL, DEVICE_BLKS);
 	if (!a->base)
 		return -ENOMEM;
-	err = device_on(a, a->base, &dev);
+	err = ace_device(a, a->base, &dev);
 	if (!err)
 		err = nvefs_mkfs(dev, &mk, &e);
 	if (!err)
@@ -120,42 +125,39 @@ void ace_base_free(struct ace *a)
 	a->base = NULL;
 }
 
-/* What populate made, durable from the start. */
-static int begin_model(struct ace *a)
+static int model_file(struct ace *a, uint64_t ino, const uint32_t *tags, uint64_t size)
 {
-	struct oracle_version *v;
-	struct oracle_op *op;
-	struct nvefs_attr f, dir, af;
-	int err = nvefs_lookup(a->w, NVEFS_ROOT_INO, "f", 1, &f);
+	int file = oracle_new_file(&a->o, ino, false);
+	struct oracle_version *v = oracle_newest(&a->o, file);
+	uint64_t i;
 
-	if (!err)
-		err = nvefs_lookup(a->w, NVEFS_ROOT_INO, "A", 1, &dir);
-	if (!err)
-		err = nvefs_lookup(a->w, dir.ino, "f", 1, &af);
-	if (err)
-		return err;
+	for (i = 0; i * 4096 < size; i++)
+		ace_block(v->bytes + i * 4096, tags[i]);
+	memset(v->bytes + size, 0, a->o.max_bytes - size);
+	v->size = size;
+	return file;
+}
+
+/* What populate made, durable from the start; a lookup keeps each in memory, if it can be. */
+static void begin_model(struct ace *a)
+{
+	struct oracle_op *op;
+	struct nvefs_attr attr;
+
+	nvefs_lookup(a->w, NVEFS_ROOT_INO, "f", 1, &attr);
+	nvefs_lookup(a->w, NVEFS_ROOT_INO, "A", 1, &attr);
+	nvefs_lookup(a->w, a->a_ino, "f", 1, &attr);
 	oracle_init(&a->o, ace_paths, ACE_MAX_BYTES);
 	op = oracle_begin(&a->o, 0, "beginning");
 	op->durable_names = (int)a->o.nops;
 	op->durable_file = -2;
 	a->root = oracle_new_file(&a->o, NVEFS_ROOT_INO, true);
-	a->o.names[ACE_F] = oracle_new_file(&a->o, f.ino, false);
-	v = oracle_newest(&a->o, a->o.names[ACE_F]);
-	ace_block(v->bytes, 1);
-	ace_block(v->bytes + 4096, 2);
-	ace_block(v->bytes + 8192, 3);
-	memset(v->bytes + 10240, 0, 2048);
-	v->size = 10240;
-	a->o.names[ACE_A] = oracle_new_file(&a->o, dir.ino, true);
-	a->o.names[ACE_AF] = oracle_new_file(&a->o, af.ino, false);
-	v = oracle_newest(&a->o, a->o.names[ACE_AF]);
-	ace_block(v->bytes, 1);
-	ace_block(v->bytes + 4096, 50);
-	v->size = 8192;
+	a->o.names[ACE_F] = model_file(a, a->f_ino, f_tags, F_BYTES);
+	a->o.names[ACE_A] = oracle_new_file(&a->o, a->a_ino, true);
+	a->o.names[ACE_AF] = model_file(a, a->af_ino, af_tags, AF_BYTES);
 	oracle_end(&a->o, 0);
 	a->target = a->dir = -1;
 	a->tag = FIRST_TAG;
-	return 0;
 }
 
 /* Asked for explicitly, it is the data that is late; the journal is not. */
@@ -186,7 +188,7 @@ static int stack(struct ace *a, struct nvefs_dev *dev, struct nvefs_dev **ret_de
 	if (err)
 		goto close;
 	dev = a->slow = top;
-	err = ace_slow(a, 0);
+	err = a->fault ? nvefs_fault_add(a->slow, a->fault) : ace_slow(a, 0);
 	if (err)
 		goto close;
 	err = nvefs_record_wrap_on(dev, a->base, LOG_BYTES, &top, &a->log);
@@ -206,24 +208,31 @@ close:
 	return err;
 }
 
-static int start(struct ace *a, struct nvefs_cow *layer)
+int ace_start(struct ace *a, struct nvefs_cow *layer, struct nvefs_error *e)
 {
-	struct nvefs_error e = {{0}};
 	struct nvefs_dev *dev;
-	int err = device_on(a, layer, &dev);
+	int err = ace_device(a, layer, &dev);
 
+	a->log = NULL;
+	a->fs = NULL;
+	a->w = NULL;
+	memset(&a->o, 0, sizeof(a->o));
+	memset(a->doubt, 0, sizeof(a->doubt));
+	steady_set(SECONDS, 2);
 	if (!err)
 		err = stack(a, dev, &dev);
 	if (err)
 		return err;
-	err = nvefs_mount(dev, &a->opts, &a->fs, &e);
+	err = nvefs_mount(dev, &a->opts, &a->fs, e);
 	if (err) {
 		nvefs_dev_close(dev);
 		a->fs = NULL;
 		return err;
 	}
 	err = nvefs_worker_open(a->fs, &a->w);
-	return err ? err : begin_model(a);
+	if (!err)
+		begin_model(a);
+	return err;
 }
 
 static int steps_run(struct ace *a, const struct ace_step *steps, uint32_t n, uint32_t *ret_done)
@@ -248,14 +257,15 @@ int ace_sequence_run(struct ace *a, const struct ace_step *steps, uint32_t n, ui
 	struct nvefs_cow *layer = nvefs_cow_new(a->base, DEVICE_BLKS);
 	int err = layer ? 0 : -ENOMEM;
 
+	struct nvefs_error e = {{0}};
+
 	*ret_done = 0;
 	a->log = NULL;
 	a->fs = NULL;
 	a->w = NULL;
 	memset(&a->o, 0, sizeof(a->o));
-	steady_set(SECONDS, 2);
 	if (!err)
-		err = start(a, layer);
+		err = ace_start(a, layer, &e);
 	if (!err)
 		err = steps_run(a, steps, n, ret_done);
 	nvefs_worker_close(a->w);

@@ -12,8 +12,9 @@
  *	always: the check finds nothing, leaks included
  *
  * A state that is the same, byte for byte, as one that was judged with as much acknowledged is
- * not judged again; of one that another life left only the contents are. Distinct states are
- * counted over all processes that share a table.
+ * not judged again; of one that another life left only the contents are. After recovery the check
+ * is made once for all media that differ in nothing but free blocks and the journal's dead log, neither of which
+ * it looks at. Distinct states are counted over all processes that share a table.
  */
 #ifndef NVEFS_TESTS_JUDGE_H
 #define NVEFS_TESTS_JUDGE_H
@@ -28,6 +29,7 @@ struct judge_counts {
 	uint64_t judged;   /* not seen before by this process with as much acknowledged */
 	uint64_t distinct; /* media that no process had seen */
 	uint64_t remounts; /* mounted for writing, too */
+	uint64_t checks;   /* made */
 	uint64_t recuts;   /* states after a second cut, in recovery */
 };
 
@@ -47,9 +49,11 @@ struct judge {
 	struct judge_counts n;
 	uint64_t deadline_ns;
 	char why[1200]; /* of the violation, with the state */
+	int err;	/* what it met there */
 	/* private */
 	struct nvefs_cow *scratch;
 	struct judge_view *view;
+	struct judge_seen *checked; /* recovered media, without what the check does not look at */
 	struct {
 		uint64_t hash;
 		uint32_t acks, life;
@@ -67,6 +71,12 @@ void judge_done(struct judge *j);
 void judge_begin(struct judge *j, const struct oracle *o, const struct nvefs_mount_opts *opts);
 /* All states of the replay's present cut. False: a violation, j->why tells all. */
 bool judge_cut(struct judge *j, struct nvefs_replay *r);
+
+/* What is mounted, as the oracle allows it at a cut; mounted anew from a device, which is taken over,
+ * and with `write` used and unmounted; and the check's word on a device, taken over, too. */
+bool judge_compare(struct judge *j, struct nvefs_worker *w, uint32_t cut);
+bool judge_mount(struct judge *j, struct nvefs_dev *dev, uint32_t cut, bool write);
+bool judge_check(struct judge *j, struct nvefs_dev *dev, const char *when);
 
 uint64_t judge_now_ns(void);
 

@@ -613,6 +613,11 @@ START_TEST(test_record_threads)
 }
 END_TEST
 
+static bool is_not(const void *arg, uint64_t pblk)
+{
+	return pblk != *(const uint64_t *)arg;
+}
+
 /* Layers: what lies below shows through, a reset brings it back, equal contents hash alike. */
 START_TEST(test_cow_layers)
 {
@@ -644,6 +649,8 @@ START_TEST(test_cow_layers)
 	ck_assert_int_eq(nvefs_cow_write(b, 8192, 4096, NULL, 0), 0);
 	ck_assert_int_eq(nvefs_cow_write(b, 4096, 4096, one, 0), 0);
 	ck_assert(nvefs_cow_hash(b) == with_one);
+	ck_assert(nvefs_cow_hash_some(b, is_not, &(uint64_t){1}) == nvefs_cow_hash_some(base, is_not, &(uint64_t){1}));
+	ck_assert(nvefs_cow_hash_some(b, is_not, &(uint64_t){2}) == with_one);
 	nvefs_cow_reset(b);
 	ck_assert_mem_eq(nvefs_cow_block(b, 1), one, 4096);
 	nvefs_cow_free(b);
