@@ -452,7 +452,7 @@ static enum victim_fate judge_file(struct nvefs_worker *w, const struct victim_f
 		return VICTIM_DIFFERS;
 	if (S_ISREG(f->mode)) {
 		/* In one go where nothing is wrong, block by block to see what is. */
-		if (h_read(w, f->ino, 0, buf, f->size) == (int64_t)f->size && !memcmp(buf, f->bytes, f->size))
+		if (h_read(w, f->ino, 0, buf, f->size) == (int64_t)f->size && (!f->size || !memcmp(buf, f->bytes, f->size)))
 			return VICTIM_WHOLE;
 		return judge_bytes(w, f, buf);
 	}
