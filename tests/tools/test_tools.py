@@ -20,6 +20,7 @@ MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
 FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
 DUMP = os.path.join(BUILD, "src/ctl/dump.nvefs")
 BENCH = os.path.join(BUILD, "src/bench/nvefs-bench")
+META_COPIES = os.path.join(BUILD, "tests/bench/meta_copies")
 POKE = os.path.join(BUILD, "tests/fuse/poke")
 UUID = "0b5f3c1e-7a55-4b43-9f4e-5d2a1c3b4a59"
 MIB = 1 << 20
@@ -409,6 +410,21 @@ class Tools(unittest.TestCase):
         self.scratch(2 * 4096 + 100)
         self.refuse(1, ["root"], DUMP, self.img, "tree")
         self.assertIn("corrupt", run(DUMP, self.img, "block", "2").stdout)
+
+    # ---- the cost of second copies ----
+
+    def test_meta_copies(self):
+        """A commit writes as much as without second copies, but for some bitmaps; the checkpoint writes more."""
+        r = run(META_COPIES, "--rounds", "1", "--ops", "200", "--target", "ram:128M,vwc=on")
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+        lines = [json.loads(line) for line in r.stdout.splitlines()]
+        cells = {cell: {x["metadata"]: x for x in lines if x["cell"] == cell} for cell in {x["cell"] for x in lines}}
+        self.assertEqual(len(cells), 5)
+        for cell, x in cells.items():
+            self.assertGreater(x["dup"]["write_blocks_per_op"], x["single"]["write_blocks_per_op"], cell)
+            self.assertLess(x["dup"]["flushes_per_op"], x["single"]["flushes_per_op"] + 0.1, cell)
+        x = cells["overwrite-4k-fsync"]
+        self.assertLess(x["dup"]["write_blocks_per_op"], 1.2 * x["single"]["write_blocks_per_op"])
 
     # ---- nvefs-bench ----
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "device/fault.h"
 #include "format/block.h"
 #include "format/journal.h"
 #include "store/tree.h"
@@ -130,6 +131,38 @@ START_TEST(an_abandoned_group_stays_abandoned)
 	fixture_open(&f, &by_hand);
 	ck_assert_uint_eq(cell_get(&f, f.q, 4), _i ? 3 : 2);
 	nvefs_store_mutation = NVEFS_MUTATE_NONE;
+	fixture_done(&f);
+}
+END_TEST
+
+/* A bad block of the log matters where a group is or would be next, and nowhere else. */
+START_TEST(an_unreadable_log_block)
+{
+	static const struct {
+		uint32_t at;
+		int err;
+	} cases[] = {{3 * GROUP + 1, 0}, {200, 0}, {3 * GROUP, -EIO}, {2 * GROUP, -EIO}, {2 * GROUP + 5, -EIO},
+		     {3 * GROUP - 1, -EIO}, {0, -EIO}, {7, -EIO}};
+	struct nvefs_fault unreadable = {
+		.op = NVEFS_IO_READ, .action = NVEFS_FAULT_FAIL, .err = -EIO, .nth = 1, .every = 1};
+	struct nvefs_dev *ram;
+	struct fixture f;
+
+	unreadable.first_pblk = crash_with_three(&f) + cases[_i].at;
+	unreadable.end_pblk = unreadable.first_pblk + 1;
+	nvefs_queue_done(f.q);
+	ram = f.dev;
+	ck_assert_int_eq(nvefs_fault_wrap(ram, &unreadable, 1, &f.dev), 0);
+	f.q = test_queue(f.dev);
+	if (cases[_i].err) {
+		expect_refused(&f, NULL, cases[_i].err, "cannot be read");
+		expect_refused(&f, &in_memory, cases[_i].err, "cannot be read");
+		nvefs_fault_clear(f.dev);
+	}
+	/* Nothing was lost by that, nor is it by a block that holds nothing. */
+	fixture_open(&f, NULL);
+	ck_assert_uint_eq(f.st->stats.recovered_txns, 3);
+	ck_assert_uint_eq(cell_get(&f, f.q, 4), 3);
 	fixture_done(&f);
 }
 END_TEST
@@ -366,6 +399,7 @@ Suite *store_damage_suite(void)
 	tcase_add_loop_test(tc, a_damaged_durable_group_is_detected, 0, 10);
 	tcase_add_test(tc, the_group_checksum_is_what_detects_it);
 	tcase_add_loop_test(tc, an_abandoned_group_stays_abandoned, 0, 2);
+	tcase_add_loop_test(tc, an_unreadable_log_block, 0, 8);
 	tcase_add_test(tc, stale_groups_do_not_match);
 	tcase_add_test(tc, one_header_slot_is_enough);
 	tcase_add_test(tc, a_stale_root_block_is_detected);
