@@ -265,13 +265,15 @@ static bool read_all(void)
 static bool settle(int file)
 {
 	static uint8_t buf[ACE_MAX_BYTES];
-	struct oracle_version *v = oracle_newest(&r.a.o, file);
+	struct oracle_version *v;
 	struct nvefs_attr a;
-	uint64_t size = v[-1].size;
+	uint64_t size;
 	int64_t n;
 
 	if (!r.a.doubt[file])
 		return true;
+	v = oracle_newest(&r.a.o, file);
+	size = v[-1].size;
 	n = nvefs_getattr(r.a.w, r.a.o.files[file].ino, &a);
 	if (!n)
 		n = h_read(r.a.w, r.a.o.files[file].ino, 0, buf, sizeof(buf));
