@@ -3,8 +3,10 @@
 import hashlib
 import os
 import re
+import sys
 
-from harness import CTL, FSCK, MKFS, Case, run
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "fuse"))
+from harness import CTL, FSCK, MKFS, Case, run  # noqa: E402
 
 TOP = os.path.realpath(os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", ".."))
 

@@ -4,9 +4,10 @@
 import os
 import shutil
 import subprocess
+import sys
 import unittest
 
-from guest import Disk, Machine, Nvme, main, node
+from guest import HERE, Disk, Machine, Nvme, main, node
 from drives import TOP, DriveCase, Way, interrupts, tree_digest
 from harness import CTL, MKFS, NVEFS, run
 
@@ -36,6 +37,13 @@ class Ways(DriveCase):
         self.fio()
         self.big = os.urandom(3 << 20)
         self.put("big", self.big)
+        os.unlink(self.path("verify.0.0"))
+        run("sync", self.path("big"))
+        run(CTL, "trim", self.mnt)
+        self.assertGreater(self.stats()["device"]["commands"]["discard"], 0)
+        run(CTL, "scrub", self.mnt)
+        st = self.stats()
+        self.assertEqual((st["device"]["errors"], st["errors"]["checksum"]), (0, 0))
         self.umount()
         self.check(way)
 
@@ -185,6 +193,31 @@ class Counted(DriveCase):
         self.assertEqual(len(before), 2)
         for queue, count in after.items():
             self.assertGreater(count - before[queue], 50, f"{queue}: {before} -> {after}")
+
+
+class OwnDrive(DriveCase):
+    """The test for people with a drive of their own refuses one that holds data, and works."""
+
+    def own(self, drive, *tests):
+        env = dict(os.environ, NVEFS_TEST_DRIVE=drive, NVEFS_TEST_DRIVE_SIZE="1M")
+        return run(sys.executable, os.path.join(HERE, "test_own_drive.py"), *tests, env=env, check=False, timeout=400)
+
+    def test_own_drive(self):
+        disk = node("/dev/test/sd0")
+        run("mkfs.ext4", "-q", "-F", disk)
+        said = self.own("/dev/test/sg0")
+        self.assertNotEqual(said.returncode, 0)
+        self.assertIn("ext4", said.stderr)
+        run("dd", "if=/dev/zero", f"of={disk}", "bs=1M", "count=128", "conv=fsync")
+        with open(disk, "r+b") as f:
+            f.seek(5 << 20)
+            f.write(b"somebody's")
+        said = self.own("/dev/test/sg0")
+        self.assertIn("holds data", said.stderr)
+        run("dd", "if=/dev/zero", f"of={disk}", "bs=1M", "count=16", "conv=fsync")
+        for tests in ((), ("OwnDrive.test_in_use",)):  # the second time it finds what the first has left
+            said = self.own("/dev/test/sg0", *tests)
+            self.assertEqual(said.returncode, 0, said.stdout + said.stderr)
 
 
 if __name__ == "__main__":
