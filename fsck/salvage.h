@@ -24,7 +24,7 @@
  * system whose parts name different transactions: it is not mounted, or not allocated from, and for it this can
  * be done again.
  *
- * Memory: 96 bytes for each leaf, 24 for each segment, two bits a block, 16 bytes a shared block, and
+ * Memory: 96 bytes for each leaf, 64 for each segment, five bits a block, 16 bytes a shared block, and
  * the journal's log once.
  */
 #ifndef NVEFS_FSCK_SALVAGE_H
