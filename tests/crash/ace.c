@@ -6,7 +6,7 @@
  * sample where there are many: device/replay.h) is judged (judge.h).
  *
  *	ace [--seconds N] [--rounds N] [--jobs N] [--config TEXT] [--seed N] [--run SEQUENCE]
- *	    [--deep] [--go-round] [--mutation NAME] [--expect-violation]
+ *	    [--samples N] [--go-round] [--mutation NAME] [--expect-violation]
  *
  * Without --seconds everything is run: all pairs, and --rounds rounds of triples and mixes. With
  * it, all single operations, and then as much of the rest, spread evenly, as fits into
@@ -18,7 +18,7 @@
  * Of a sequence only the cuts since its last operation are looked at: what could be
  * left before has been seen with the shorter one. Of a mix every STRIDE-th cut.
  *
- * --deep looks at more of the states where there are many. --go-round runs nothing but mixes in which data goes round all free blocks, --seconds long.
+ * --samples N looks at so many of the states of a cut where there are many. --go-round runs nothing but mixes in which data goes round all free blocks, --seconds long.
  *
  * A violation is told with its sequence, which --run takes back.
  */
@@ -50,7 +50,7 @@ struct run {
 	uint64_t seed, seconds, rounds, start_ns;
 	const char *only; /* sequence */
 	bool go_round;	  /* only mixes of that kind */
-	bool deep;	  /* more states for each cut */
+	uint32_t samples; /* of the states of a cut, where there are many; 0: some */
 	uint64_t sequences, skipped, cuts, run_ns;
 	uint32_t nsteps;
 	struct ace_step steps[ACE_STEPS];
@@ -102,9 +102,9 @@ static void judge_sequence(struct run *r, const struct ace *a, uint32_t from, ui
 	struct nvefs_replay *rep;
 
 	/* Most of what is more are ways in which a write of many blocks can be torn. */
-	if (r->deep) {
-		ro.torn = 20;
-		ro.samples = 48;
+	if (r->samples) {
+		ro.torn = r->samples / 2;
+		ro.samples = r->samples;
 		r->j.depth = (struct judge_depth){.precheck = 8, .remount = 40, .recut = 120};
 	}
 	if (nvefs_replay_new(a->log, &ro, &rep)) {
@@ -346,7 +346,8 @@ struct options {
 	uint64_t seconds, rounds, seed;
 	uint32_t jobs;
 	const char *config, *only;
-	bool expect, go_round, deep;
+	uint32_t samples;
+	bool expect, go_round;
 };
 
 static void quiet(enum nvefs_log_level level, const char *line)
@@ -369,7 +370,7 @@ static int child(const struct options *o, uint32_t config, struct judge_seen *se
 	r.rounds = o->rounds;
 	r.only = o->only;
 	r.go_round = o->go_round;
-	r.deep = o->deep;
+	r.samples = o->samples;
 	r.ok = true;
 	r.start_ns = judge_now_ns();
 	if (judge_init(&r.j, seen))
@@ -429,7 +430,7 @@ static int parse(int argc, char **argv, struct options *o)
 					     {"jobs", 1, 0, 'j'},     {"config", 1, 0, 'c'},
 					     {"seed", 1, 0, 's'},     {"run", 1, 0, 'r'},
 					     {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'},
-					     {"go-round", 0, 0, 'g'}, {"deep", 0, 0, 'd'},
+					     {"go-round", 0, 0, 'g'}, {"samples", 1, 0, 'd'},
 					     {0}};
 	int c;
 
@@ -453,7 +454,7 @@ static int parse(int argc, char **argv, struct options *o)
 		else if (c == 'g')
 			o->go_round = true;
 		else if (c == 'd')
-			o->deep = true;
+			o->samples = (uint32_t)n;
 		else if (c != 'm' || !mutation_set(optarg))
 			return -EINVAL;
 	}
