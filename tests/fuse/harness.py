@@ -18,11 +18,12 @@ SWITCH = ("off", "on")
 
 def use_build(build):
     """Take the programs from this build directory."""
-    global BUILD, NVEFS, UMOUNT, CTL, MKFS, POKE, FSCK
+    global BUILD, NVEFS, UMOUNT, CTL, DUMP, MKFS, POKE, FSCK
     BUILD = build
     NVEFS = os.path.join(BUILD, "src/fuse/nvefs")
     UMOUNT = os.path.join(BUILD, "src/fuse/umount.nvefs")
     CTL = os.path.join(BUILD, "src/ctl/nvefsctl")
+    DUMP = os.path.join(BUILD, "src/ctl/dump.nvefs")
     MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
     POKE = os.path.join(BUILD, "tests/fuse/poke")
     FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
@@ -127,6 +128,11 @@ class Case(unittest.TestCase):
     def get(self, name):
         with open(self.path(name), "rb") as f:
             return f.read()
+
+    def private_name_spaces(self):
+        r = run("unshare", "-m", "--propagation", "private", "true", check=False)
+        if r.returncode:
+            self.skipTest("no private mount name space, as in a chroot whose root is no mount point: " + r.stderr.strip())
 
     def wait_until(self, what, condition, seconds=20.0):
         end = time.monotonic() + seconds

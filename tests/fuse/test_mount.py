@@ -178,6 +178,7 @@ class Mount(Case):
 
     def copy_elsewhere(self, program):
         """Unmounting, with a copy of the mount in the name space of a program that says a line and stays."""
+        self.private_name_spaces()
         self.mkfs("256M", "-f")
         self.mount()
         pid = self.pid()
@@ -331,6 +332,7 @@ mount -t nvefs "$1/absent.img" "$1/mnt" || echo "exit $?"
 
 class Helpers(Case):
     def test_mount_and_umount_find_their_helpers(self):
+        self.private_name_spaces()
         self.mkfs()
         r = run("unshare", "-m", "sh", "-c", HELPERS, "sh", self.dir, os.path.abspath(NVEFS), os.path.abspath(UMOUNT),
                 check=False)
