@@ -296,7 +296,8 @@ END_TEST
 
 START_TEST(test_vpd_limits)
 {
-	struct nvefs_scsi_block_limits l = {.no_zero_write_same = true,
+	/* Static: bytes between members are zero, as in what is read. */
+	static struct nvefs_scsi_block_limits got, l = {.no_zero_write_same = true,
 					    .max_compare_and_write = 9,
 					    .granularity = 16,
 					    .max_transfer = 256,
@@ -306,8 +307,7 @@ START_TEST(test_vpd_limits)
 					    .unmap_granularity = 8,
 					    .unmap_alignment = 3,
 					    .unmap_alignment_valid = true,
-					    .max_write_same = 0x100000001},
-				       got;
+					    .max_write_same = 0x100000001};
 	struct nvefs_scsi_provisioning p = {.unmap = true,
 					    .write_same_16 = true,
 					    .reads_zeros = true,
@@ -366,12 +366,11 @@ END_TEST
 
 START_TEST(test_capacity)
 {
-	struct nvefs_scsi_capacity c = {.nlbas = 0x100000001,
+	static struct nvefs_scsi_capacity got, c = {.nlbas = 0x100000001,
 					.lba_bytes = 4096,
 					.physical_exponent = 3,
 					.lbpme = true,
-					.lbprz = true},
-				   got;
+					.lbprz = true};
 	uint8_t buf[NVEFS_CAPACITY_16_BYTES];
 
 	ck_assert_uint_eq(nvefs_scsi_capacity16_build(&c, buf), 32);
