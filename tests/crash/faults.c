@@ -171,21 +171,21 @@ static bool bad(const char *what, int err)
 	return false;
 }
 
-static bool is_allowed(int err)
-{
-	if (!err || err == -EIO)
-		return true;
-	if (err == -EROFS)
-		return r.was_ro;
-	return r.kind->silent && err == -EUCLEAN;
-}
-
 static int store_error(void)
 {
 	struct nvefs_stats st;
 
 	nvefs_stats_get(r.a.fs, &st);
 	return st.error;
+}
+
+static bool is_allowed(int err)
+{
+	if (!err || err == -EIO)
+		return true;
+	if (err == -EROFS)
+		return r.was_ro || store_error(); /* the commit thread may have met it since the last call */
+	return r.kind->silent && err == -EUCLEAN;
 }
 
 /* One call came back. */
@@ -361,9 +361,16 @@ static bool free_blks(struct nvefs_worker *w, uint64_t *ret)
 /* Everything is as it should be in the running file system. */
 static bool check_live(uint64_t *ret_free)
 {
-	uint32_t said = count_said("read-only from now on");
 	bool ended = store_error() != 0;
+	uint32_t said, i;
 
+	/* The commit thread may be just about to say it. */
+	said = count_said("read-only from now on");
+	for (i = 0; said != ended && i < 1000; i++) {
+		usleep(1000);
+		ended = store_error() != 0;
+		said = count_said("read-only from now on");
+	}
 	*ret_free = 0;
 	if (said != ended)
 		return bad("messages that it is read-only", (int)said);

@@ -263,6 +263,7 @@ static size_t command_seed(size_t format, uint8_t *ret)
 		c.count = f->count_width > 1 ? 512 : f->count_width ? 252 : 0;
 	}
 	c.start = true;
+	c.pc = f->opcode == NVEFS_SCSI_LOG_SENSE ? 1 : 0; /* cumulative values */
 	c.page = f->opcode == NVEFS_SCSI_MODE_SENSE_6 || f->opcode == NVEFS_SCSI_MODE_SENSE_10 ? NVEFS_MODE_ALL : 0;
 	memset(ret, 0, HEAD + NVEFS_CDB_MAX + DATA_MAX / 2);
 	len = nvefs_cdb_build(&c, ret + HEAD);
