@@ -298,7 +298,7 @@ static bool any_timed_out(const struct nvefs_op *op)
 static void write_done(struct nvefs_op *op)
 {
 	int err = op->commit.err ? op->commit.err : nvefs_op_ios_err(op);
-	bool hint = nvefs_data_dedup(op->in), unknown_state = any_timed_out(op);
+	bool hint = !err && nvefs_data_dedup(op->in), unknown_state = err && any_timed_out(op);
 	uint32_t i;
 
 	nvefs_op_ios_free(op);

@@ -350,12 +350,6 @@ struct options {
 	bool expect, go_round;
 };
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 static int child(const struct options *o, uint32_t config, struct judge_seen *seen,
 		 struct result *ret)
 {
@@ -474,7 +468,7 @@ int main(int argc, char **argv)
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (parse(argc, argv, &o) || !seen || results == MAP_FAILED)
 		return 2;
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	ok = run_jobs(&o, seen, results);
 	for (c = 0; c < CONFIGS; c++) {
 		sum.sequences += results[c].sequences;

@@ -269,12 +269,6 @@ static void begin(struct race *r, uint32_t bits)
 	r->next_id = TAGS + 1;
 }
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 static int report(struct race *r, uint64_t seed, uint64_t start, bool expect)
 {
 	struct nvefs_stats st;
@@ -329,7 +323,7 @@ int main(int argc, char **argv)
 			return 2;
 		}
 	}
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	r.rnd.s = seed * UINT64_C(0x9e3779b97f4a7c15) + 1;
 	begin(&r, bits);
 	while (now_ns() - start < seconds * 1000000000u && round_run(&r))

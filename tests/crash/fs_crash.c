@@ -165,12 +165,6 @@ static bool run_life(struct life *l, struct judge *j)
 
 /* ---- Options ---- */
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 struct options {
 	uint64_t seed, seconds;
 	uint32_t lives, nops, stride;
@@ -255,7 +249,7 @@ int main(int argc, char **argv)
 
 	if (parse(argc, argv, &o) || judge_init(&j, NULL))
 		return 2;
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	end = start + o.seconds * 1000000000u;
 	slice = o.seconds * 1000000000u / 4; /* all four kinds of lives get their share */
 	for (n = 0; n < o.lives && ok && judge_now_ns() < end; n++) {

@@ -365,12 +365,6 @@ static int run_once(struct run *r)
 	return rc;
 }
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 static void usage(void)
 {
 	puts("store_crash [--target URI] [--seed N] [--runs N] [--steps N] [--samples N] [--every N] [--room N]\n"
@@ -413,7 +407,7 @@ int main(int argc, char **argv)
 	}
 	if (!r.every)
 		usage();
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	for (; runs-- && !found; r.seed++)
 		found = run_once(&r);
 	printf("%llu states, %llu checked, %llu detected as damaged, %llu back in time\n",

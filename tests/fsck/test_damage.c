@@ -641,12 +641,6 @@ START_TEST(test_table)
 }
 END_TEST
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("fsck");
@@ -654,7 +648,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_add_test(tc, test_clean);
 	tcase_add_test(tc, test_crashed_is_clean);
 	tcase_add_test(tc, test_paths);

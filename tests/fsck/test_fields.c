@@ -551,12 +551,6 @@ static void teardown(void)
 	victim_done(&victim);
 }
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("fsck");
@@ -564,7 +558,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_add_unchecked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_whole, 0, VICTIM_VERSIONS);
 	tcase_add_loop_test(tc, test_field, 0, 2 * (int)NFIELDS);

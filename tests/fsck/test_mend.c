@@ -454,12 +454,6 @@ START_TEST(test_no_room)
 }
 END_TEST
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("fsck");
@@ -467,7 +461,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_add_test(tc, test_lost_and_found);
 	tcase_add_test(tc, test_lost_and_found_again);
 	tcase_add_test(tc, test_second_name);

@@ -410,12 +410,6 @@ static void teardown(void)
 	victim_done(&victims[1]);
 }
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("fsck");
@@ -423,7 +417,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 7200);
 	tcase_add_unchecked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_random);

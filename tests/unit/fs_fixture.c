@@ -80,16 +80,10 @@ void fixture_remount(struct fixture *x)
 	fixture_mount(x);
 }
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 void fixture_crash(struct fixture *x)
 {
 	nvefs_worker_close(x->w);
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	nvefs_abandon(x->fs);
 	nvefs_log_setup(NULL, NVEFS_LOG_INFO);
 	fixture_mount(x);

@@ -51,12 +51,6 @@ struct writer {
 	pthread_t thread;
 };
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 static void store_open(struct world *w, bool discard)
 {
 	const struct nvefs_store_opts opts = {.discard = discard};
@@ -76,7 +70,7 @@ static void world_init(struct world *w, const char *uri, bool discard, bool dup)
 	struct nvefs_dev *ram;
 
 	memset(w, 0, sizeof(*w));
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	ck_assert_msg(nvefs_dev_open(uri, &open_opts, &ram, &err) == 0, "%s", err.text);
 	w->plug = plug_open(ram);
 	w->dev = &w->plug->dev;

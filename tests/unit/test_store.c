@@ -679,12 +679,6 @@ START_TEST(an_outdated_miss_loads_nothing)
 }
 END_TEST
 
-static void quiet(enum nvefs_log_level level, const char *line)
-{
-	(void)level;
-	(void)line;
-}
-
 int main(void)
 {
 	Suite *s = suite_create("store");
@@ -692,7 +686,7 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	nvefs_log_setup(quiet, NVEFS_LOG_ERR);
+	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 30);
 	tcase_add_loop_test(tc, mkfs_plan_adds_up_for_all_sizes, 0, 7);
 	tcase_add_loop_test(tc, mkfs_content_is_consistent, 0, 3);
