@@ -21,7 +21,6 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <unistd.h>
@@ -191,7 +190,6 @@ static int open_fs(struct nvefs_daemon *d, struct nvefs_error *err)
 /* From here on the process unmounts, reads and writes what is open, and nothing else. */
 static int give_up_rights(struct nvefs_daemon *d, struct nvefs_error *err)
 {
-	struct stat mtab;
 	int e;
 
 	/* An ordinary user has no more than to begin with, and fusermount3 needs its set-user-ID bit. */
@@ -200,11 +198,9 @@ static int give_up_rights(struct nvefs_daemon *d, struct nvefs_error *err)
 	e = d->privileged ? 0 : nvefs_rights_reduce(true);
 	if (e)
 		return nvefs_error_set(err, e, "cannot give up capabilities: %s", strerror(-e));
-	/* libfuse then runs umount(8) at the end, which keeps that file. */
-	e = lstat("/etc/mtab", &mtab) == 0 && S_ISREG(mtab.st_mode) ? -ENOTSUP : nvefs_rights_seal();
+	e = nvefs_rights_seal();
 	if (e)
-		nvefs_log(NVEFS_LOG_INFO, "system calls are not restricted: %s",
-			  e == -ENOTSUP ? "/etc/mtab is a regular file" : strerror(-e));
+		nvefs_log(NVEFS_LOG_INFO, "system calls are not restricted: %s", strerror(-e));
 	return 0;
 }
 

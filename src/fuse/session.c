@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -122,7 +123,7 @@ static ssize_t session_read(int fd, void *buf, size_t len, void *userdata)
 
 /* What libfuse said last, for the message about a failed mount. */
 static char last_complaint[256];
-static bool mounted;
+static bool mounted, detached;
 
 static void log_from_fuse(enum fuse_log_level level, const char *fmt, va_list ap)
 {
@@ -266,13 +267,35 @@ int nvefs_session_clone(struct nvefs_daemon *d)
 	return fd < 0 ? -errno : fd;
 }
 
+/* The kernel has ended the connection: our mount is gone, and what is mounted there now is another's. */
+static bool has_ended(const struct nvefs_daemon *d)
+{
+	struct pollfd pfd = {.fd = fuse_session_fd(d->se)};
+
+	return poll(&pfd, 1, 0) == 1 && pfd.revents & POLLERR;
+}
+
+/*
+ * As root by umount2(2) itself: libfuse may want umount(8) for it, depending on
+ * version and /etc/mtab, and we execute no programs. Others need fusermount3,
+ * which libfuse finds.
+ */
 void nvefs_session_detach(struct nvefs_daemon *d)
 {
-	fuse_session_unmount(d->se);
+	if (d->owner) {
+		fuse_session_unmount(d->se);
+		return;
+	}
+	if (mounted && !detached && !has_ended(d) && umount2(d->mountpoint, MNT_DETACH | UMOUNT_NOFOLLOW))
+		nvefs_log(NVEFS_LOG_ERR, "%s: cannot unmount: %s", d->mountpoint, strerror(errno));
+	detached = true;
 }
 
 void nvefs_session_close(struct nvefs_daemon *d)
 {
+	/* With the connection at its end libfuse only gives memory and descriptor back. */
+	if (d->se && !d->owner && has_ended(d))
+		fuse_session_unmount(d->se);
 	if (d->se)
 		fuse_session_destroy(d->se);
 	d->se = NULL;
