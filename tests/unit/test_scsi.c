@@ -59,6 +59,21 @@ static const struct cdb_case cdb_cases[] = {
      {0xa3, 0x0c, 0x83, 0x9e, 0, 0x10, 0, 0, 0, 99}},
 };
 
+/* Not by memcmp: what lies between the members is anybody's. */
+static bool cdb_same(const struct nvefs_cdb *a, const struct nvefs_cdb *b)
+{
+	return a->opcode == b->opcode && a->service_action == b->service_action &&
+	       a->len == b->len && a->lba == b->lba && a->count == b->count &&
+	       a->fua == b->fua && a->dpo == b->dpo && a->unmap == b->unmap &&
+	       a->ndob == b->ndob && a->bytchk == b->bytchk && a->immed == b->immed &&
+	       a->start == b->start && a->evpd == b->evpd && a->page == b->page &&
+	       a->subpage == b->subpage && a->pc == b->pc && a->dbd == b->dbd &&
+	       a->llbaa == b->llbaa && a->desc == b->desc &&
+	       a->select_report == b->select_report && a->rctd == b->rctd &&
+	       a->report_option == b->report_option && a->req_opcode == b->req_opcode &&
+	       a->req_sa == b->req_sa;
+}
+
 START_TEST(test_cdb)
 {
 	const struct cdb_case *k = &cdb_cases[_i];
@@ -74,7 +89,7 @@ START_TEST(test_cdb)
 	ck_assert_int_eq(nvefs_cdb_parse(bytes, (size_t)len, &parsed, &fault), 0);
 	if (parsed.service_action == NVEFS_SCSI_NO_SA)
 		parsed.service_action = 0;
-	ck_assert_msg(memcmp(&parsed, &c, sizeof(c)) == 0, "opcode %02x parses to something else",
+	ck_assert_msg(cdb_same(&parsed, &c), "opcode %02x parses to something else",
 		      k->c.opcode);
 	ck_assert_int_eq(nvefs_cdb_parse(bytes, (size_t)len - 1, &parsed, &fault), -EINVAL);
 }
