@@ -4,6 +4,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,11 +20,13 @@ EXCLUDED = {
     "(WRITEVERIFY1[026]|ORWRITE|WRITEATOMIC16|PREFETCH1[06]|GET_?LBA_?STATUS|READDEFECTDATA1[02]) is not implemented":
         "no NVMe command does it",
     "(EXTENDEDCOPY|RECEIVE_?COPY_?RESULTS?) is not implemented": "the unit copies nothing by itself",
+    "Third-party Copy VPD page is not implemented": "the same",
     "COMPAREANDWRITE is not implemented": "two fused commands, which the embedded controller does not offer",
     "(RESERVE6|PERSISTENT RESERVE IN) is not implemented": "a file system's route does not reserve",
     "PROUT Not Supported": "the same",
     "REPORT_SUPPORTED_OPCODES is not implemented":
         "what is to be refused is refused with a code that iscsi-test-cu takes for a missing command",
+    "Not an iSCSI device": "this is no iSCSI target",
     "This (RESERVE6 |PERSISTENT RESERVE )?test is only supported for iSCSI backends": "this is no iSCSI target",
     "Multipath unavailable": "one path was given",
     "--allow-sanitize flag is not set": "the unit sanitizes nothing",
@@ -31,6 +34,8 @@ EXCLUDED = {
     "LBPPB < 2": "a physical block is one logical block here",
     "WRITESAME1[06] does not support 0-blocks": "page B0h says so (WSNZ)",
 }
+# Suites in which a version of iscsi-test-cu crashes by itself, and in what.
+CRASHES = {"ReportLUNs": "version 1.20 looks into the iSCSI session that a SCSI device does not have"}
 
 
 class Shim(unittest.TestCase):
@@ -56,21 +61,34 @@ def needs(program):
 class IscsiTest(Shim):
     """libiscsi's conformance suite."""
 
-    def conform(self, target):
-        said = self.program("iscsi-test-cu", "--dataloss", "--verbose", "--test=SCSI", target=target, check=False)
+    def suites(self):
+        said = self.program("iscsi-test-cu", "--list", check=False).stdout
+        return list(dict.fromkeys(re.findall(r"^SCSI\.(\w+)", said, re.M)))
+
+    def suite(self, name, target):
+        """(tests, of these not applying) of one suite, in which nothing fails."""
+        said = self.program("iscsi-test-cu", "--dataloss", "--verbose", f"--test=SCSI.{name}", target=target, check=False)
         text = said.stdout + said.stderr
+        if said.returncode == -signal.SIGSEGV and name in CRASHES:
+            print(f"SKIP: iscsi-test-cu, {target}: {name}: {CRASHES[name]}")
+            return 0, 0
         m = re.search(r"^\s+tests\s+(\d+)\s+(\d+)\s+(\d+)\s+(\d+)", text, re.M)
         self.assertTrue(m, text[-2000:])
-        total, _, passed, failed = map(int, m.groups())
-        self.assertEqual(failed, 0, "\n".join(l for l in text.splitlines() if "FAILED" in l or "had failures" in l))
+        self.assertEqual(m[4], "0", "\n".join(l for l in text.splitlines() if "FAILED" in l or "had failures" in l))
         skipped = 0
         for test in re.split(r"^\s+Test: ", text, flags=re.M)[1:]:
             whys = re.findall(r"\[SKIPPED\]\s+(.*)", test)
             skipped += bool(whys)
             for why in whys:
                 self.assertTrue(any(re.match(e, why) for e in EXCLUDED), f"not run, for no known reason: {why}")
-        print(f"iscsi-test-cu, {target}: {passed - skipped} of {total} tests passed, {skipped} do not apply, 0 failed")
-        return passed - skipped
+        return int(m[1]), skipped
+
+    def conform(self, target):
+        names = self.suites()
+        self.assertGreater(len(names), 30)
+        total, skipped = map(sum, zip(*(self.suite(name, target) for name in names)))
+        print(f"iscsi-test-cu, {target}: {total - skipped} of {total} tests passed, {skipped} do not apply, 0 failed")
+        return total - skipped
 
     @needs("iscsi-test-cu")
     def test_lba_512(self):
@@ -85,7 +103,7 @@ class IscsiTest(Shim):
 class Sg3(Shim):
     """What sg3_utils say of each answer: decoded whole, no complaint."""
 
-    BAD = re.compile(r"(?i)unknown|truncat|too short|strange|unexpected|malformed|illegal|unable|fail")
+    BAD = re.compile(r"(?i)unknown(?!>)|truncat|too short|strange|unexpected|malformed|illegal|unable|fail")
 
     def decodes(self, *args, words=()):
         said = self.program(*args)
@@ -101,7 +119,8 @@ class Sg3(Shim):
         self.assertIn("0x" + serial.lower(), self.decodes("sg_vpd", "--page=di"))
 
     def test_pages(self):
-        self.decodes("sg_vpd", "-a", words=("LBPU): 1", "Block limits", "Device identification", "Non-rotating"))
+        self.decodes("sg_vpd", "-a", words=("LBPU", "Block limits", "Non-rotating"))
+        self.assertRegex(self.decodes("sg_vpd", "--page=lbpv"), r"LBPU(\): |=)1")
         self.decodes("sg_modes", "-a", words=("Caching", "Control"))
         self.decodes("sg_logs", "-a", words=("Current temperature = ", "endurance indicator: 0 %", "IE asc = 0x0"))
 
@@ -113,6 +132,11 @@ class Sg3(Shim):
         self.decodes("sg_luns", words=("1 lun entry",))
         self.decodes("sg_opcodes", "-R", words=("Unmap", "Read capacity(16)", "Report supported operation codes"))
         self.assertIn("No Sense", self.program("sg_requests").stderr)
+
+    def test_unit_ready(self):
+        said = self.program("sg_turs", "--verbose", "--verbose")
+        if "No SCSI command" in said.stderr:
+            self.skipTest("this version of sg_turs sends no command (sg3_utils 1.48): " + said.stderr.split("\n")[-2])
         self.decodes("sg_turs")
 
     def test_commands(self):
