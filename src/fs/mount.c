@@ -141,7 +141,7 @@ static int finish_past(struct nvefs_fs *fs)
 	if (!err && !fs->read_only)
 		err = nvefs_orphan_truncates(fs, q);
 	if (!err && !fs->read_only)
-		err = nvefs_nop_run(fs, q, 1, 0, count_mount_txn, NULL);
+		err = nvefs_nop_run(fs, q, 1, NVEFS_TXN_FREEING, count_mount_txn, NULL); /* also when it is full */
 	nvefs_queue_done(q);
 	return err;
 }
