@@ -78,7 +78,11 @@ struct nvefs_io {
 	nvefs_io_fn *done;
 	void *arg;
 
-	int err; /* result, set before the callback */
+	/*
+	 * Result, set before the callback. -ETIMEDOUT: nobody knows whether the device is still to carry
+	 * the command out; nothing else may be written to the same place while it may.
+	 */
+	int err;
 	struct nvefs_io_status status;
 
 	/* The queue's own, opaque to the caller. */

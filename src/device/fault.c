@@ -25,7 +25,18 @@ struct fault_dev {
 	struct rule rules[MAX_RULES];
 	uint32_t nrules;
 	uint64_t hits;
+	uint64_t ncmds; /* that came to the device */
+	struct nvefs_list stragglers;
 	struct nvefs_cow *past; /* what blocks held before they were last written; NULL: not kept */
+};
+
+/* A command that was said to have timed out and is still to be carried out. */
+struct straggler {
+	struct nvefs_list link; /* by the device's lock */
+	uint64_t due;		/* in ncmds */
+	struct nvefs_raw_io io;
+	void *data;
+	struct nvefs_layer_slot *before; /* what is sent when it has landed */
 };
 
 /* What a slot keeps while its command is on its way. */
@@ -301,35 +312,181 @@ static bool prepare(struct nvefs_layer_slot *slot)
 	}
 }
 
-static int fault_submit(struct nvefs_queue *q, struct nvefs_io *io)
+/* ---- Commands that come late ---- */
+
+static void go(struct nvefs_layer_slot *slot);
+
+static bool is_change(const struct nvefs_layer_slot *slot)
 {
-	struct nvefs_layer_slot *slot = nvefs_layer_slot_get(q, io);
+	uint8_t op = ((struct hit *)slot->extra)->view.op;
+
+	return op == NVEFS_IO_WRITE || op == NVEFS_IO_DISCARD || op == NVEFS_IO_WRITE_ZEROES;
+}
+
+/* In one piece of memory, since the caller's is his again from now on. */
+static int copy_data(struct nvefs_io *io, void **ret_data)
+{
+	size_t len = 0, at = 0;
+	uint8_t *data;
+
+	for (uint32_t i = 0; i < io->niov; i++)
+		len += io->iov[i].iov_len;
+	if (!len)
+		return 0;
+	data = nvefs_buf_new(len);
+	if (!data)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < io->niov; at += io->iov[i++].iov_len)
+		memcpy(data + at, io->iov[i].iov_base, io->iov[i].iov_len);
+	io->one = (struct iovec){data, len};
+	io->iov = &io->one;
+	io->niov = 1;
+	*ret_data = data;
+	return 0;
+}
+
+static int straggler_add(struct nvefs_layer_slot *slot)
+{
+	struct fault_dev *fd = fault_from(slot->q->dev);
+	const struct nvefs_fault *f = &((struct hit *)slot->extra)->fault;
+	struct straggler *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->io = slot->lower;
+	if (copy_data(&s->io.io, &s->data)) {
+		free(s);
+		return -ENOMEM;
+	}
+	nvefs_mutex_lock(&fd->lock);
+	s->due = f->late_cmds ? fd->ncmds + f->late_cmds : UINT64_MAX;
+	nvefs_list_push(&fd->stragglers, &s->link);
+	nvefs_mutex_unlock(&fd->lock);
+	return 0;
+}
+
+static void time_out(struct nvefs_layer_slot *slot)
+{
+	struct nvefs_queue *q = slot->q;
+	struct nvefs_io *io = slot->upper;
+	int err = is_change(slot) ? straggler_add(slot) : 0;
+
+	if (!err)
+		err = -ETIMEDOUT;
+	io->status.kind = NVEFS_STATUS_HOST;
+	io->status.host_errno = err;
+	nvefs_layer_slot_put(slot);
+	nvefs_queue_finish_later(q, io, err);
+}
+
+/* One that is due, or with `end` any. */
+static struct straggler *straggler_take(struct fault_dev *fd, bool end)
+{
+	struct straggler *found = NULL;
+	struct nvefs_list *pos;
+
+	nvefs_mutex_lock(&fd->lock);
+	nvefs_list_for_each(pos, &fd->stragglers) {
+		struct straggler *s = nvefs_container_of(pos, struct straggler, link);
+
+		if (end || s->due <= fd->ncmds) {
+			found = s;
+			nvefs_list_del(&s->link);
+			break;
+		}
+	}
+	nvefs_mutex_unlock(&fd->lock);
+	return found;
+}
+
+static void straggler_free(struct straggler *s)
+{
+	nvefs_buf_free(s->data);
+	free(s);
+}
+
+static void straggler_landed(struct nvefs_io *io)
+{
+	struct straggler *s = io->arg;
+	struct nvefs_layer_slot *slot = s->before;
+
+	straggler_free(s);
+	go(slot);
+}
+
+/* Before the device is closed. */
+static void stragglers_land(struct fault_dev *fd)
+{
+	struct nvefs_queue *q = NULL;
+	struct straggler *s;
+
+	while ((s = straggler_take(fd, true))) {
+		if (q || !nvefs_queue_init(fd->dev.below, 0, &q))
+			nvefs_queue_run(q, &s->io.io);
+		straggler_free(s);
+	}
+	nvefs_queue_done(q);
+}
+
+static void start(struct nvefs_layer_slot *slot)
+{
+	struct nvefs_queue *q = slot->q;
 	struct fault_dev *fd = fault_from(q->dev);
-	struct hit *hit;
+	struct nvefs_io *io = slot->upper;
+	struct hit *hit = slot->extra;
 	int err;
 
-	if (!slot)
-		return -EAGAIN;
-	hit = slot->extra;
 	nvefs_io_view(q->dev, io, &hit->view);
 	if (!judge(fd, &hit->view, &hit->fault)) {
 		if (fd->past && hit->view.op == NVEFS_IO_WRITE)
 			start_read(slot, then_keep);
 		nvefs_layer_send(slot);
-		return 0;
+		return;
 	}
 	if (hit->fault.action == NVEFS_FAULT_LATE) {
 		start_late(slot);
-		return 0;
+		return;
+	}
+	if (hit->fault.action == NVEFS_FAULT_TIMEOUT) {
+		time_out(slot);
+		return;
 	}
 	if (!prepare(slot)) {
 		nvefs_layer_send(slot);
-		return 0;
+		return;
 	}
 	err = slot->lower.io.err;
 	io->status = slot->lower.io.status;
 	nvefs_layer_slot_put(slot);
 	nvefs_queue_finish_later(q, io, err);
+}
+
+/* Those that are due land first, one after the other: none is in flight without a command that waits for it. */
+static void go(struct nvefs_layer_slot *slot)
+{
+	struct straggler *s = straggler_take(fault_from(slot->q->dev), false);
+
+	if (!s) {
+		start(slot);
+		return;
+	}
+	s->before = slot;
+	s->io.io.done = straggler_landed;
+	s->io.io.arg = s;
+	nvefs_queue_submit(nvefs_layer_lower(slot->q), &s->io.io);
+}
+
+static int fault_submit(struct nvefs_queue *q, struct nvefs_io *io)
+{
+	struct nvefs_layer_slot *slot = nvefs_layer_slot_get(q, io);
+	struct fault_dev *fd = fault_from(q->dev);
+
+	if (!slot)
+		return -EAGAIN;
+	nvefs_mutex_lock(&fd->lock);
+	fd->ncmds++;
+	nvefs_mutex_unlock(&fd->lock);
+	go(slot);
 	return 0;
 }
 
@@ -342,6 +499,7 @@ static void fault_close(struct nvefs_dev *dev)
 {
 	struct fault_dev *fd = fault_from(dev);
 
+	stragglers_land(fd);
 	nvefs_mutex_done(&fd->lock);
 	nvefs_cow_free(fd->past);
 	free(fd);
@@ -432,6 +590,7 @@ int nvefs_fault_wrap(struct nvefs_dev *below, const struct nvefs_fault *faults, 
 		return -ENOMEM;
 	nvefs_dev_init(&fd->dev, nvefs_dev_takes_raw(below) ? &ops_raw : &ops_block, below);
 	nvefs_mutex_init(&fd->lock);
+	nvefs_list_init(&fd->stragglers);
 	for (size_t i = 0; i < nfaults; i++) {
 		if (keep_past(fd, &faults[i])) {
 			nvefs_dev_done(&fd->dev);

@@ -26,6 +26,12 @@ enum nvefs_fault_action {
 	NVEFS_FAULT_STALE, /* read: blocks written since the rule was added read as before the last
 			      time */
 	NVEFS_FAULT_MISDIRECT, /* write: lands `distance_blks` further, wrapping at the end */
+	/*
+	 * Ends at once with -ETIMEDOUT. What changes the medium is carried out all the same, with the
+	 * data of now: before the late_cmds-th command that comes to the device after it, on whichever
+	 * queue, or else (and with 0 always) when the device is closed.
+	 */
+	NVEFS_FAULT_TIMEOUT,
 };
 
 struct nvefs_fault {
@@ -37,7 +43,7 @@ struct nvefs_fault {
 	uint64_t every; /* 0: only that one; n: and each n-th after it */
 	uint64_t first_pblk,
 	    end_pblk; /* only commands that touch these; end 0: all. Flush has no place. */
-	uint64_t delay_ns, seed, distance_blks;
+	uint64_t delay_ns, seed, distance_blks, late_cmds;
 };
 
 /* `below` is taken over on success only. 0 or -errno. */
@@ -57,7 +63,7 @@ nvefs_fault_hits(struct nvefs_dev *dev); /* commands that a rule hit, since the 
 
 /*
  * "OP:NTH[/EVERY]:ACTION[:VALUE]", such as "write:5:fail", "read:1/3:flip", "flush:1/1:drop",
- * "any:1/1:delay:2ms". 0 or -EINVAL.
+ * "any:1/1:delay:2ms", "write:4:timeout:100". 0 or -EINVAL.
  */
 int nvefs_fault_parse(const char *text, struct nvefs_fault *ret_fault);
 

@@ -31,6 +31,7 @@ static const struct {
     {"late", NVEFS_FAULT_LATE, 0},
     {"stale", NVEFS_FAULT_STALE, 0},
     {"misdirect", NVEFS_FAULT_MISDIRECT, 0},
+    {"timeout", NVEFS_FAULT_TIMEOUT, 0},
 };
 
 static bool set_op(struct nvefs_fault *f, const char *name)
@@ -73,7 +74,7 @@ static bool set_count(struct nvefs_fault *f, char *text)
 	return true;
 }
 
-/* A time for delay and late, blocks for misdirect, a seed for the others. */
+/* A time for delay and late, blocks for misdirect, commands for timeout, a seed for the others. */
 static bool set_value(struct nvefs_fault *f, const char *text)
 {
 	uint32_t n = 0;
@@ -84,6 +85,8 @@ static bool set_value(struct nvefs_fault *f, const char *text)
 		return false;
 	if (f->action == NVEFS_FAULT_MISDIRECT)
 		f->distance_blks = n ? n : 1;
+	else if (f->action == NVEFS_FAULT_TIMEOUT)
+		f->late_cmds = n;
 	else
 		f->seed = n ? n : 1;
 	return true;
@@ -125,7 +128,7 @@ const struct nvefs_uri_option nvefs_fault_option_table[] = {
      "fail on purpose, for tests: OP is read, write, flush, discard, zeroes, compare or any; "
      "ACTION\n"
      "                           fail, enospc, failafter, delay:TIME, late:TIME, tear, drop, flip, stale,\n"
-     "                           misdirect",
+     "                           misdirect, timeout[:COMMANDS] (carried out later, after so many or at the end)",
      set_fault},
     {NULL, NULL, NULL, NULL},
 };

@@ -152,6 +152,11 @@ void nvefs_layer_send(struct nvefs_layer_slot *slot)
 	nvefs_queue_submit(lq->lower, &slot->lower.io);
 }
 
+struct nvefs_queue *nvefs_layer_lower(struct nvefs_queue *q)
+{
+	return ((struct layer_queue *)q->priv)->lower;
+}
+
 static void finish_now(struct nvefs_layer_slot *slot)
 {
 	struct nvefs_io *upper = slot->upper;

@@ -42,6 +42,8 @@ void nvefs_layer_hold(struct nvefs_layer_slot *slot);
 void nvefs_layer_send(struct nvefs_layer_slot *slot);
 /* From poll: the upper io ends as lower.io did, at once or not before due_ns. */
 void nvefs_layer_finish(struct nvefs_layer_slot *slot);
+/* The queue below, for commands that the wrapper sends beside the slots. */
+struct nvefs_queue *nvefs_layer_lower(struct nvefs_queue *q);
 /* The slot is free again without an end of the upper io, which the wrapper brings about itself. */
 void nvefs_layer_slot_put(struct nvefs_layer_slot *slot);
 

@@ -120,7 +120,7 @@ static int ioctl_submit(struct nvefs_queue *q, struct nvefs_io *io)
 		return -EAGAIN;
 	iq->free = slot->next_free;
 	slot->io = io;
-	slot->retry.tries = 0;
+	nvefs_retry_begin(&slot->retry);
 	nvefs_io_command_build(&slot->cmd, io, iq->nsid, iq->lba_shift);
 	nvefs_callers_start(iq->callers, &slot->job);
 	return 0;
@@ -138,13 +138,14 @@ static void finish(struct nvefs_queue *q, struct slot *slot)
 	struct ioctl_queue *iq = q->priv;
 	struct nvefs_io *io = slot->io;
 
+	slot->retry.in_doubt |= slot->res == -EINTR;
 	if (nvefs_retries_add(&iq->retries, &slot->retry, retry_kind(slot->res)))
 		return;
 	slot->next_free = iq->free;
 	iq->free = slot;
 	if (io->op == NVEFS_IO_RAW)
 		nvefs_raw_from_io(io)->result = (uint32_t)slot->result;
-	nvefs_queue_finish(q, io, nvefs_nvme_linux_result(io, slot->res));
+	nvefs_queue_finish(q, io, nvefs_retry_result(&slot->retry, nvefs_nvme_linux_result(io, slot->res)));
 }
 
 static void ioctl_poll(struct nvefs_queue *q, uint32_t max)

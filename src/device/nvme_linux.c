@@ -48,8 +48,11 @@ int nvefs_nvme_linux_result(struct nvefs_io *io, int res)
 		return nvefs_io_set_nvme_status(io, (uint16_t)res);
 	io->status.kind = NVEFS_STATUS_HOST;
 	io->status.host_errno = res;
-	/* Whatever the kernel says of it, the command could not be carried out. */
-	return res == -ENOMEM ? res : -EIO;
+	/*
+	 * EINTR: the kernel gave the command up; a target at the other end of a network may still be at
+	 * work on it. Whatever else the kernel says, the command could not be carried out.
+	 */
+	return res == -ENOMEM ? res : res == -EINTR ? -ETIMEDOUT : -EIO;
 }
 
 static int admin_once(int fd, const struct nvefs_nvme_sqe *sqe, void *data, uint32_t len,

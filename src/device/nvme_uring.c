@@ -146,7 +146,7 @@ static int uring_submit(struct nvefs_queue *q, struct nvefs_io *io)
 		return -EAGAIN;
 	uq->free = slot->next_free;
 	slot->io = io;
-	slot->retry.tries = 0;
+	nvefs_retry_begin(&slot->retry);
 	nvefs_io_command_build(&slot->cmd, io, uq->nsid, uq->lba_shift);
 	start(uq, slot);
 	return 0;
@@ -173,13 +173,14 @@ static void finish(struct nvefs_queue *q, struct slot *slot, int res, uint64_t r
 	struct uring_queue *uq = q->priv;
 	struct nvefs_io *io = slot->io;
 
+	slot->retry.in_doubt |= res == -EINTR;
 	if (nvefs_retries_add(&uq->retries, &slot->retry, retry_kind(res)))
 		return;
 	slot->next_free = uq->free;
 	uq->free = slot;
 	if (io->op == NVEFS_IO_RAW)
 		nvefs_raw_from_io(io)->result = (uint32_t)result;
-	nvefs_queue_finish(q, io, nvefs_nvme_linux_result(io, res));
+	nvefs_queue_finish(q, io, nvefs_retry_result(&slot->retry, nvefs_nvme_linux_result(io, res)));
 }
 
 static void send_again(struct uring_queue *uq)

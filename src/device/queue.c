@@ -267,7 +267,8 @@ static void finish_part(struct nvefs_queue *q, struct nvefs_io *part_io, int err
 	struct nvefs_split *part = nvefs_container_of(part_io, struct nvefs_split, io);
 	struct nvefs_io *io = part_io->q.parent;
 
-	if (err && !io->err) {
+	/* The first error, but that one part may still be carried out goes before all others. */
+	if (err && (!io->err || (err == -ETIMEDOUT && io->err != -ETIMEDOUT))) {
 		io->err = err;
 		io->status = part_io->status;
 	}

@@ -49,6 +49,11 @@ bool nvefs_retries_add(struct nvefs_retries *r, struct nvefs_retry *e, enum nvef
 	return true;
 }
 
+int nvefs_retry_result(const struct nvefs_retry *e, int err)
+{
+	return err && e->in_doubt ? -ETIMEDOUT : err;
+}
+
 static struct nvefs_retry *first(struct nvefs_retries *r)
 {
 	if (nvefs_list_empty(&r->waiting))

@@ -16,11 +16,17 @@ enum nvefs_retry_kind {
 	NVEFS_RETRY_PAUSE, /* until it works or the bound is reached: about 8 seconds */
 };
 
-struct nvefs_retry { /* in the command's slot; cleared before the first try */
+struct nvefs_retry { /* in the command's slot */
 	struct nvefs_list link;
 	uint64_t due_ns;
 	uint32_t tries;
+	bool in_doubt; /* of one try nobody knows whether it is still to be carried out */
 };
+static inline void nvefs_retry_begin(struct nvefs_retry *e) /* before the first try */
+{
+	e->tries = 0;
+	e->in_doubt = false;
+}
 
 struct nvefs_retries {
 	struct nvefs_list waiting; /* by due_ns */
@@ -33,6 +39,12 @@ void nvefs_retries_done(struct nvefs_retries *r);
 
 /* True: it will come out of nvefs_retries_due. False: it has had its chances. */
 bool nvefs_retries_add(struct nvefs_retries *r, struct nvefs_retry *e, enum nvefs_retry_kind kind);
+/*
+ * What the command ends with when the last try ended with `err`: a failure is -ETIMEDOUT when one of the
+ * tries is in doubt. A success is one: the kernel gives a command up after it has stopped the controller
+ * (NVMe) or has had the unit abort it (SCSI), so that an earlier try does not come after a later one.
+ */
+int nvefs_retry_result(const struct nvefs_retry *e, int err);
 /* The next one that is due, or NULL. */
 struct nvefs_retry *nvefs_retries_due(struct nvefs_retries *r);
 /* True: none is due and the timer is set for the first. */

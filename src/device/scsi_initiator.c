@@ -130,7 +130,7 @@ int nvefs_scsi_task_result(const struct nvefs_scsi_task *task, struct nvefs_io *
 	const struct nvefs_sense *sense = NULL;
 
 	if (hdr->host_status)
-		return host_error(io, -EIO);
+		return host_error(io, hdr->host_status == NVEFS_SCSI_HOST_TIME_OUT ? -ETIMEDOUT : -EIO);
 	if (hdr->sb_len_wr > 0 && !nvefs_sense_parse(task->sense, hdr->sb_len_wr, &s))
 		sense = &s;
 	io->status.kind = NVEFS_STATUS_SENSE;

@@ -15,6 +15,7 @@
 
 /* Host status of a command that did not get as far as a SCSI status (Linux, DID_ERROR). */
 #define NVEFS_SCSI_HOST_ERROR 0x07
+#define NVEFS_SCSI_HOST_TIME_OUT 0x03 /* DID_TIME_OUT */
 #define NVEFS_SCSI_DRIVER_SENSE 0x08 /* driver status: sense data is there */
 #define NVEFS_SCSI_TIMEOUT_MS 30000u
 

@@ -2,8 +2,8 @@
 /*
  * SG_IO holds its caller until the command is done, on either kind of node, so
  * some threads for each queue make the calls. UNIT ATTENTION, BUSY and what a
- * transport says of passing trouble are tried again; the state of a command
- * that timed out is not known, but trying it again writes the same data to the same place.
+ * transport says of passing trouble are tried again, and once a command that timed out: the kernel has had
+ * it aborted, and what comes again writes the same data to the same place. See nvefs_retry_result.
  */
 #include "device/scsi_linux.h"
 
@@ -33,7 +33,6 @@
 enum {
 	DID_OK = 0x00,
 	DID_BUS_BUSY = 0x02,
-	DID_TIME_OUT = 0x03,
 	DID_RESET = 0x08,
 	DID_SOFT_ERROR = 0x0b,
 	DID_IMM_RETRY = 0x0c,
@@ -93,7 +92,7 @@ static enum nvefs_retry_kind retry_for(const sg_io_hdr_t *hdr, const uint8_t *se
 	switch (hdr->host_status) {
 	case DID_OK:
 		break;
-	case DID_TIME_OUT:
+	case NVEFS_SCSI_HOST_TIME_OUT:
 		return NVEFS_RETRY_ONCE;
 	case DID_BUS_BUSY:
 	case DID_RESET:
@@ -168,7 +167,7 @@ static int submit(struct nvefs_queue *q, struct nvefs_io *io)
 	}
 	sq->free = slot->next_free;
 	slot->io = io;
-	slot->retry.tries = 0;
+	nvefs_retry_begin(&slot->retry);
 	nvefs_callers_start(sq->callers, &slot->job);
 	return 0;
 }
@@ -181,6 +180,7 @@ static void finish(struct nvefs_queue *q, struct slot *slot)
 						: retry_for(&slot->task.hdr, slot->task.sense);
 	int err;
 
+	slot->retry.in_doubt |= slot->err == -EINTR || (!slot->err && slot->task.hdr.host_status == NVEFS_SCSI_HOST_TIME_OUT);
 	if (nvefs_retries_add(&sq->retries, &slot->retry, again))
 		return;
 	if (slot->err) {
@@ -190,6 +190,7 @@ static void finish(struct nvefs_queue *q, struct slot *slot)
 	} else {
 		err = nvefs_scsi_task_result(&slot->task, io);
 	}
+	err = nvefs_retry_result(&slot->retry, err);
 	slot->next_free = sq->free;
 	sq->free = slot;
 	nvefs_queue_finish(q, io, err);

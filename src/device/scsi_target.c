@@ -14,7 +14,9 @@ static void answer_header(sg_io_hdr_t *hdr, const struct nvefs_sntl_cmd *cmd, in
 {
 	uint32_t moved = hdr->dxfer_direction == SG_DXFER_FROM_DEV ? cmd->in_bytes : cmd->out_bytes;
 
-	hdr->host_status = host_err ? NVEFS_SCSI_HOST_ERROR : 0;
+	hdr->host_status = host_err == -ETIMEDOUT ? NVEFS_SCSI_HOST_TIME_OUT
+			   : host_err		  ? NVEFS_SCSI_HOST_ERROR
+						  : 0;
 	hdr->status = host_err ? 0 : cmd->status;
 	hdr->masked_status = hdr->status >> 1 & 0x1f;
 	hdr->resid = (int)(hdr->dxfer_len - (host_err ? 0 : moved));
@@ -33,7 +35,7 @@ static void part_done(struct nvefs_io *io)
 
 	nvefs_buf_free(part->bounce);
 	part->bounce = NULL;
-	if (io->err && io->status.kind != NVEFS_STATUS_NVME)
+	if (io->err && io->status.kind != NVEFS_STATUS_NVME && exec->host_err != -ETIMEDOUT)
 		exec->host_err = io->err;
 	if (!nvefs_sntl_complete(&exec->cmd, io->status.nvme))
 		return;

@@ -269,6 +269,70 @@ START_TEST(test_fault_option)
 }
 END_TEST
 
+/*
+ * A write that timed out lands before the third command after it, with the data that it had, over what was
+ * written there meanwhile; or when the device is closed. A read that timed out never comes back.
+ */
+START_TEST(test_timeout_lands_late)
+{
+	const char *uri = device_target(_i % 2, "8M", NULL);
+	struct nvefs_fault f = {.op = NVEFS_IO_WRITE, .action = NVEFS_FAULT_TIMEOUT, .late_cmds = 3};
+	struct nvefs_dev *dev = fault_dev(uri, &f);
+	struct nvefs_queue *q = device_queue(dev);
+	uint8_t *buf = nvefs_buf_new(4096);
+	bool raw = _i / 2;
+
+	device_fill(buf, 4096, 1);
+	ck_assert_int_eq(write_blk(q, 5, buf, raw), -ETIMEDOUT);
+	device_fill(buf, 4096, 2);
+	ck_assert(holds(q, 5, 0));
+	ck_assert_int_eq(write_blk(q, 5, buf, raw), 0);
+	ck_assert(holds(q, 5, 1));
+
+	f = (struct nvefs_fault){.op = NVEFS_FAULT_ANY, .action = NVEFS_FAULT_TIMEOUT};
+	ck_assert_int_eq(nvefs_fault_add(dev, &f), 0);
+	ck_assert_int_eq(write_blk(q, 6, buf, raw), -ETIMEDOUT);
+	nvefs_fault_clear(dev);
+	f.op = NVEFS_IO_READ;
+	ck_assert_int_eq(nvefs_fault_add(dev, &f), 0);
+	memset(buf, 7, 4096);
+	ck_assert_int_eq(nvefs_queue_read(q, 5, 1, buf), -ETIMEDOUT);
+	for (int i = 0; i < 10; i++)
+		ck_assert(holds(q, 6, 0));
+	ck_assert_uint_eq(buf[9], 7);
+	nvefs_queue_done(q);
+	nvefs_dev_close(dev);
+	if (_i % 2) { /* memory is gone with its device */
+		dev = device_open(uri);
+		q = device_queue(dev);
+		ck_assert(holds(q, 6, 2));
+		nvefs_queue_done(q);
+		nvefs_dev_close(dev);
+	}
+	nvefs_buf_free(buf);
+}
+END_TEST
+
+/* A write in parts of which one failed and another one timed out: that it may still come is what counts. */
+START_TEST(test_timeout_of_a_part)
+{
+	static const struct nvefs_fault f[2] = {
+	    {.op = NVEFS_IO_WRITE, .action = NVEFS_FAULT_FAIL, .status = NVEFS_NVME_SC_WRITE_FAULT},
+	    {.op = NVEFS_IO_WRITE, .action = NVEFS_FAULT_TIMEOUT, .nth = 2}};
+	struct nvefs_dev *dev = NULL;
+	struct nvefs_queue *q;
+	uint8_t *buf = nvefs_buf_new_zeroed(16 * 4096);
+
+	ck_assert_int_eq(nvefs_fault_wrap(device_open(device_target(_i, "8M", "mdts=32k")), f, 2, &dev), 0);
+	q = device_queue(dev);
+	ck_assert_uint_lt(nvefs_dev_limits(dev)->max_transfer_blks, 16);
+	ck_assert_int_eq(nvefs_queue_write(q, 0, 16, buf, 0), -ETIMEDOUT);
+	nvefs_queue_done(q);
+	nvefs_dev_close(dev);
+	nvefs_buf_free(buf);
+}
+END_TEST
+
 /* A device with a cache, with recording over it. */
 static struct nvefs_dev *record_dev(const char *options, struct nvefs_record **log)
 {
@@ -671,6 +735,8 @@ Suite *device_wrap_suite(void)
 	tcase_add_loop_test(t, test_tear, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_delay, 0, DEVICE_NTARGETS);
 	tcase_add_test(t, test_delay_mixes);
+	tcase_add_loop_test(t, test_timeout_lands_late, 0, 2 * DEVICE_NTARGETS);
+	tcase_add_loop_test(t, test_timeout_of_a_part, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_fault_option, 0, DEVICE_NTARGETS);
 	tcase_add_test(t, test_cow_layers);
 	tcase_add_test(t, test_replay_promises);
