@@ -19,7 +19,7 @@ static void write_done(struct nvefs_op *op);
 static int remap(struct nvefs_op *op);
 
 /* Give back what the chunk holds: nothing of it was mapped. */
-static void release_places(struct nvefs_op *op, bool unknown_state)
+static void release_places(struct nvefs_op *op)
 {
 	struct nvefs_store *st = op->w->fs->st;
 	uint32_t i;
@@ -27,7 +27,7 @@ static void release_places(struct nvefs_op *op, bool unknown_state)
 	for (i = 0; i < op->nblks; i++) {
 		uint64_t pblk = nvefs_went_pblk(op->map[i]);
 
-		if (op->how[i] == NVEFS_HOW_NEW && unknown_state)
+		if (op->how[i] == NVEFS_HOW_NEW_DOUBT)
 			nvefs_block_retire(st, pblk, 1);
 		else if (op->how[i] == NVEFS_HOW_NEW)
 			nvefs_block_unreserve(st, pblk, 1);
@@ -39,7 +39,7 @@ static void release_places(struct nvefs_op *op, bool unknown_state)
 
 static void place_failed(struct nvefs_op *op, int err)
 {
-	release_places(op, false);
+	release_places(op);
 	nvefs_write_next(op, err);
 }
 
@@ -215,7 +215,7 @@ drop_taken:
 		nvefs_data_unpin(op->w->fs, nvefs_went_pblk(op->map[i]), op->csum[i]);
 		op->how[i] = NVEFS_HOW_NONE;
 	}
-	release_places(op, false);
+	release_places(op);
 	return err == -EMLINK ? -EIO : err;
 }
 
@@ -284,31 +284,109 @@ static int remap(struct nvefs_op *op)
 	return err ? err : install(op);
 }
 
-/* Of a command that timed out nobody knows whether it is still to come. */
-static bool any_timed_out(const struct nvefs_op *op)
+/* ---- Commands that timed out ---- */
+
+/*
+ * Nobody knows whether such a command is still to come, so nothing else may be written to its blocks in this
+ * mount. New ones are retired. An unwritten one gives way in the map to a fresh unwritten block, so that what
+ * fallocate promised holds; when there is none free, to a hole, and then a later write of it may fail for
+ * want of space. Its pin stays for good, which keeps it from all use once the map has let it go.
+ */
+static bool mark_in_doubt(struct nvefs_op *op)
 {
 	const struct nvefs_op_io *oi;
+	bool place = false;
+	uint32_t i;
 
-	for (oi = op->ios; oi; oi = oi->next)
-		if (oi->io.err == -ETIMEDOUT)
-			return true;
-	return false;
+	for (oi = op->ios; oi; oi = oi->next) {
+		for (i = oi->first; oi->io.err == -ETIMEDOUT && i < oi->first + oi->count; i++) {
+			place |= op->how[i] == NVEFS_HOW_PLACE;
+			op->how[i] = op->how[i] == NVEFS_HOW_PLACE ? NVEFS_HOW_PLACE_DOUBT : NVEFS_HOW_NEW_DOUBT;
+		}
+	}
+	return place;
+}
+
+/* What comes in the place of an unwritten block, with its memory reference. */
+static uint64_t fresh_unwritten(struct nvefs_op *op)
+{
+	struct nvefs_store *st = op->w->fs->st;
+	uint64_t pblk;
+	uint32_t got;
+
+	if (nvefs_alloc_data(st, op->w->q, &op->w->cursor, 1, &pblk, &got, NULL))
+		return 0;
+	nvefs_block_map(st, pblk, 1);
+	return nvefs_went_make(NVEFS_EXT_UNWRITTEN, pblk);
+}
+
+/* From block *i on, as far as one window goes. Under the inode lock. */
+static int replace_in_window(struct nvefs_op *op, uint32_t *i)
+{
+	struct nvefs_inode *in = op->in;
+	struct nvefs_window_mem *w = nvefs_window_find(in, (op->lblk + *i) / NVEFS_WINDOW_BLKS);
+
+	if (in->gone)
+		return -ESTALE;
+	if (!w)
+		return -EAGAIN;
+	do {
+		uint32_t off = (op->lblk + *i) % NVEFS_WINDOW_BLKS;
+
+		if (op->how[*i] == NVEFS_HOW_PLACE_DOUBT) { /* it is mapped, so there is room for it */
+			nvefs_window_set(in, w, off, op->map[*i], 0, &op->pledged);
+			op->how[*i] = NVEFS_HOW_NONE;
+		}
+	} while (++*i < op->nblks && (op->lblk + *i) % NVEFS_WINDOW_BLKS);
+	return 0;
+}
+
+static int replace_unwritten(struct nvefs_op *op)
+{
+	uint32_t i = 0, k;
+	int err = 0;
+
+	for (k = 0; k < op->nblks; k++)
+		if (op->how[k] == NVEFS_HOW_PLACE_DOUBT)
+			op->map[k] = fresh_unwritten(op);
+	while (i < op->nblks && !err) {
+		nvefs_mutex_lock(&op->in->lock);
+		err = replace_in_window(op, &i);
+		nvefs_mutex_unlock(&op->in->lock);
+		if (err == -EAGAIN)
+			err = nvefs_window_load(op->in, op->w->q, (op->lblk + i) / NVEFS_WINDOW_BLKS);
+	}
+	for (k = i; k < op->nblks; k++)
+		if (op->how[k] == NVEFS_HOW_PLACE_DOUBT && op->map[k])
+			nvefs_data_unpin(op->w->fs, nvefs_went_pblk(op->map[k]), 0);
+	return err == -ESTALE ? 0 : err; /* the file is gone, and the pins stay */
+}
+
+static void write_failed(struct nvefs_op *op, int err)
+{
+	bool place = mark_in_doubt(op);
+
+	nvefs_op_ios_free(op);
+	if (err != -ENOMEM)
+		op->w->fs->io_errors++;
+	if (place && replace_unwritten(op))
+		nvefs_store_fail(op->w->fs->st, -EIO,
+				 "a write into an unwritten block timed out, and the block cannot be replaced");
+	release_places(op);
+	nvefs_write_next(op, nvefs_caller_errno(err));
 }
 
 static void write_done(struct nvefs_op *op)
 {
 	int err = op->commit.err ? op->commit.err : nvefs_op_ios_err(op);
-	bool hint = !err && nvefs_data_dedup(op->in), unknown_state = err && any_timed_out(op);
+	bool hint = !err && nvefs_data_dedup(op->in);
 	uint32_t i;
 
-	nvefs_op_ios_free(op);
 	if (err) {
-		if (err != -ENOMEM)
-			op->w->fs->io_errors++;
-		release_places(op, unknown_state);
-		nvefs_write_next(op, nvefs_caller_errno(err));
+		write_failed(op, err);
 		return;
 	}
+	nvefs_op_ios_free(op);
 	if (!nvefs_mutated(NVEFS_MUTATE_REMAP_EARLY))
 		err = remap(op);
 	for (i = 0; hint && !err && i < op->nblks; i++)

@@ -12,8 +12,17 @@
  *   SHARED   an existing block with the same content; pinned
  *   TWIN     the same content as an earlier block of this chunk, op->csum tells by equality;
  *            op->map holds that block's index until it is mapped
+ *   NEW_DOUBT, PLACE_DOUBT  of a command that timed out: it may still be carried out
  */
-enum nvefs_write_how { NVEFS_HOW_NONE, NVEFS_HOW_NEW, NVEFS_HOW_PLACE, NVEFS_HOW_SHARED, NVEFS_HOW_TWIN };
+enum nvefs_write_how {
+	NVEFS_HOW_NONE,
+	NVEFS_HOW_NEW,
+	NVEFS_HOW_PLACE,
+	NVEFS_HOW_SHARED,
+	NVEFS_HOW_TWIN,
+	NVEFS_HOW_NEW_DOUBT,
+	NVEFS_HOW_PLACE_DOUBT
+};
 
 /* The bytes of block i of the chunk. */
 static inline const uint8_t *nvefs_write_bytes(const struct nvefs_op *op, uint32_t i)

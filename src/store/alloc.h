@@ -14,7 +14,7 @@
  *	                reserved --unreserve--> free (the write failed and the queue is known to be through)
  * A quarantined block comes back when (1) the transaction in which it lost its
  * last reference is durable, (2) every reader that started before is through,
- * (3) its discard, if any, has completed. A metadata block comes back when no
+ * (3) its discard, if any, has completed; when that timed out it does not come back in this mount. A metadata block comes back when no
  * live journal group can hold an image of it.
  *
  * Per group 24 bytes; once it is used a bitmap `busy` (not free in any sense);

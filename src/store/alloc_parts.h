@@ -60,19 +60,25 @@ bool nvefs_quarantine_has(const struct nvefs_chunk *c, uint64_t bit);
  */
 void nvefs_quarantine_collect(struct nvefs_store *st, struct nvefs_queue *q, bool wait);
 
-/* ---- trim.c: a few discards in flight on one queue; failures are ignored, they are hints ---- */
+/* ---- trim.c: a few discards in flight on one queue; failures are ignored but for time-outs, they are hints ---- */
 #define NVEFS_DISCARDS_IN_FLIGHT 32u
 struct nvefs_discard {
 	struct nvefs_store *st;
 	struct nvefs_queue *q;
-	uint32_t nios, inflight;
-	struct nvefs_io ios[NVEFS_DISCARDS_IN_FLIGHT];
+	uint32_t ncmds, inflight;
+	struct nvefs_discard_cmd {
+		struct nvefs_io io;
+		struct nvefs_discard *d;
+		bool *in_doubt;
+	} cmds[NVEFS_DISCARDS_IN_FLIGHT];
 };
 bool nvefs_discard_possible(const struct nvefs_store *st);
 void nvefs_discard_init(struct nvefs_discard *d, struct nvefs_store *st, struct nvefs_queue *q);
-/* What of the run lies inside the device's granularity; waits for earlier ones when too many are in
- * flight. */
-void nvefs_discard_add(struct nvefs_discard *d, uint64_t pblk, uint64_t count);
+/*
+ * What of the run lies inside the device's granularity; waits for earlier ones when too many are in flight.
+ * *in_doubt is set when one timed out: it may still come, and take what is written there afterwards.
+ */
+void nvefs_discard_add(struct nvefs_discard *d, uint64_t pblk, uint64_t count, bool *in_doubt);
 void nvefs_discard_wait(struct nvefs_discard *d);
 
 /* ---- reader.c ---- */

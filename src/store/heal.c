@@ -43,6 +43,13 @@ void nvefs_heal_note(struct nvefs_store *st, const struct nvefs_block_expect *wa
 		  nvefs_copies_text(c, i), (unsigned long long)nvefs_copies_pblk(want, !i), missed);
 }
 
+int nvefs_heal_result(struct nvefs_store *st, int err)
+{
+	if (err == -ETIMEDOUT)
+		nvefs_store_fail(st, -EIO, "writing a copy of a metadata block timed out, so that it may still come");
+	return err;
+}
+
 static uint32_t heal_collect(struct nvefs_store *st, struct heal *h, uint8_t *bufs)
 {
 	struct nvefs_list *l;
@@ -63,12 +70,12 @@ static uint32_t heal_collect(struct nvefs_store *st, struct heal *h, uint8_t *bu
 	return n;
 }
 
-static int heal_write(struct nvefs_queue *q, const struct heal *h, void *buf)
+static int heal_write(struct nvefs_store *st, struct nvefs_queue *q, const struct heal *h, void *buf)
 {
 	const struct nvefs_block_expect want = {.pblk = h->b->pblk, .twin = nvefs_block_twin(buf)};
 
 	nvefs_block_seal(buf);
-	return nvefs_copies_rewrite(q, &want, buf, h->bad, false);
+	return nvefs_heal_result(st, nvefs_copies_rewrite(q, &want, buf, h->bad, false));
 }
 
 /* Those that failed go as well: whoever reads the block next finds out again. */
@@ -104,7 +111,7 @@ static void header_check(struct nvefs_store *st, struct nvefs_queue *q)
 	if (c.bad)
 		nvefs_heal_note(st, &want, &c);
 	if (c.bad && !err) {
-		err = nvefs_copies_rewrite(q, &want, buf, c.bad, st->flush_needed);
+		err = nvefs_heal_result(st, nvefs_copies_rewrite(q, &want, buf, c.bad, st->flush_needed));
 		if (err)
 			nvefs_stat_add(st, copies_unhealed, 1);
 		else
@@ -130,7 +137,7 @@ void nvefs_heal_run(struct nvefs_store *st, struct nvefs_queue *q)
 	do {
 		n = heal_collect(st, h, bufs);
 		for (uint32_t i = 0; i < n; i++) {
-			h[i].err = heal_write(q, &h[i], bufs + (size_t)i * NVEFS_BLOCK_SIZE);
+			h[i].err = heal_write(st, q, &h[i], bufs + (size_t)i * NVEFS_BLOCK_SIZE);
 			if (h[i].err)
 				err = h[i].err;
 		}

@@ -54,6 +54,7 @@ struct collect {
 	/* what is to be discarded before it is free */
 	struct run {
 		uint64_t pblk, count;
+		bool in_doubt; /* its discard may still come */
 	} * runs;
 	size_t nruns, cap;
 };
@@ -183,6 +184,21 @@ static void give_run(struct nvefs_alloc *a, uint64_t pblk, uint64_t count)
 	}
 }
 
+/* Stay as they are, reserved with nobody to map them, until the next mount. */
+static void retire_run(struct nvefs_alloc *a, uint64_t count)
+{
+	__atomic_fetch_add(&a->held, count, __ATOMIC_RELAXED);
+	__atomic_fetch_sub(&a->quarantined, count, __ATOMIC_RELEASE);
+}
+
+static void finish_run(struct nvefs_alloc *a, const struct run *r)
+{
+	if (r->in_doubt)
+		retire_run(a, r->count);
+	else if (!(r->pblk & EARLY))
+		give_run(a, r->pblk, r->count);
+}
+
 /* Merge neighbours, discard, free. */
 static void discard_runs(struct nvefs_store *st, struct nvefs_queue *q, struct collect *col)
 {
@@ -207,11 +223,10 @@ static void discard_runs(struct nvefs_store *st, struct nvefs_queue *q, struct c
 
 		nvefs_discard_init(&batch, st, q);
 		for (size_t i = done; i < end; i++)
-			nvefs_discard_add(&batch, col->runs[i].pblk & ~EARLY, col->runs[i].count);
+			nvefs_discard_add(&batch, col->runs[i].pblk & ~EARLY, col->runs[i].count, &col->runs[i].in_doubt);
 		nvefs_discard_wait(&batch);
 		for (size_t i = done; i < end; i++)
-			if (!(col->runs[i].pblk & EARLY))
-				give_run(col->a, col->runs[i].pblk, col->runs[i].count);
+			finish_run(col->a, &col->runs[i]);
 	}
 }
 

@@ -131,6 +131,11 @@ void nvefs_cache_shrink(struct nvefs_store *st);
 
 /* ---- heal.c ---- */
 /*
+ * What a write in place, outside of the journal's order, ended with. One that timed out may still come,
+ * over newer content: that ends writing. Returns err. Any thread.
+ */
+int nvefs_heal_result(struct nvefs_store *st, int err);
+/*
  * On the commit thread: write bad copies anew, of blocks whose content at home is
  * the newest there is. Those that wait for a commit or a checkpoint are written
  * by that one. A failure is counted and told, and does not end writing.

@@ -113,7 +113,7 @@ int nvefs_store_super_write(struct nvefs_store *st, struct nvefs_queue *q, const
 	nvefs_mutex_lock(&st->super_write);
 	next.seq = st->super.seq + 1;
 	for (unsigned int slot = 0; slot < NVEFS_SUPER_SLOTS && !err; slot++)
-		err = nvefs_super_write_slot(st->dev, q, &next, slot);
+		err = nvefs_heal_result(st, nvefs_super_write_slot(st->dev, q, &next, slot));
 	if (!err) {
 		nvefs_mutex_lock(&st->super_lock);
 		st->super.seq = next.seq;
@@ -146,7 +146,7 @@ static void slot_heal(struct nvefs_store *st, struct nvefs_queue *q, unsigned in
 		  pblk, why);
 	if (st->opts.read_only || nvefs_store_error(st))
 		return;
-	if (nvefs_super_write_slot(st->dev, q, &st->super, slot))
+	if (nvefs_heal_result(st, nvefs_super_write_slot(st->dev, q, &st->super, slot)))
 		nvefs_stat_add(st, copies_unhealed, 1);
 	else
 		nvefs_stat_add(st, copies_healed, 1);

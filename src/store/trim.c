@@ -5,6 +5,7 @@
  * `busy`'s complement and out of room, marked in `trimming`, discarded, and
  * given back.
  */
+#include <errno.h>
 #include <stdlib.h>
 
 #include "store/alloc_parts.h"
@@ -20,14 +21,16 @@ void nvefs_discard_init(struct nvefs_discard *d, struct nvefs_store *st, struct 
 {
 	d->st = st;
 	d->q = q;
-	d->nios = d->inflight = 0;
+	d->ncmds = d->inflight = 0;
 }
 
 static void discard_done(struct nvefs_io *io)
 {
-	struct nvefs_discard *d = io->arg;
+	struct nvefs_discard_cmd *c = io->arg;
 
-	d->inflight--;
+	c->d->inflight--;
+	if (io->err == -ETIMEDOUT)
+		*c->in_doubt = true;
 }
 
 /* The part of a run that the device can discard. */
@@ -41,21 +44,22 @@ static void align_inwards(const struct nvefs_dev_limits *lim, uint64_t *pblk, ui
 	*pblk = start;
 }
 
-void nvefs_discard_add(struct nvefs_discard *d, uint64_t pblk, uint64_t count)
+void nvefs_discard_add(struct nvefs_discard *d, uint64_t pblk, uint64_t count, bool *in_doubt)
 {
 	align_inwards(nvefs_dev_limits(d->st->dev), &pblk, &count);
 	while (count) {
 		uint32_t n = count < DISCARD_MAX_BLKS ? (uint32_t)count : DISCARD_MAX_BLKS;
+		struct nvefs_discard_cmd *c;
 
-		if (d->nios == NVEFS_DISCARDS_IN_FLIGHT)
+		if (d->ncmds == NVEFS_DISCARDS_IN_FLIGHT)
 			nvefs_discard_wait(d);
-		d->ios[d->nios] = (struct nvefs_io){.op = NVEFS_IO_DISCARD,
-						    .nblks = n,
-						    .pblk = pblk,
-						    .done = discard_done,
-						    .arg = d};
+		c = &d->cmds[d->ncmds++];
+		c->d = d;
+		c->in_doubt = in_doubt;
+		c->io = (struct nvefs_io){
+		    .op = NVEFS_IO_DISCARD, .nblks = n, .pblk = pblk, .done = discard_done, .arg = c};
 		d->inflight++;
-		nvefs_queue_submit(d->q, &d->ios[d->nios++]);
+		nvefs_queue_submit(d->q, &c->io);
 		pblk += n;
 		count -= n;
 	}
@@ -66,7 +70,7 @@ void nvefs_discard_wait(struct nvefs_discard *d)
 	while (d->inflight)
 		if (!nvefs_queue_poll(d->q, 0) && d->inflight)
 			nvefs_queue_wait(d->q, UINT64_MAX);
-	d->nios = 0;
+	d->ncmds = 0;
 }
 
 /* Group lock held: take the free runs of [*at, end), as far as `budget` goes; how many blocks. */
@@ -94,11 +98,13 @@ static uint32_t hold_runs(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint
 	return held;
 }
 
-static void discard_held(const struct nvefs_group_mem *m, struct nvefs_store *st,
+/* True: one of the discards may still come. */
+static bool discard_held(const struct nvefs_group_mem *m, struct nvefs_store *st,
 			 struct nvefs_queue *q, uint64_t *blks)
 {
 	const struct nvefs_dev_limits *lim = nvefs_dev_limits(st->dev);
 	struct nvefs_discard d;
+	bool in_doubt = false;
 	uint32_t from = 0;
 
 	nvefs_discard_init(&d, st, q);
@@ -107,12 +113,41 @@ static void discard_held(const struct nvefs_group_mem *m, struct nvefs_store *st
 		uint32_t stop = nvefs_bits_next_zero(m->trimming, from, NVEFS_GROUP_BLKS);
 		uint64_t pblk = nvefs_layout_group_start(m->group) + from, count = stop - from;
 
-		nvefs_discard_add(&d, pblk, count);
+		nvefs_discard_add(&d, pblk, count, &in_doubt);
 		align_inwards(lim, &pblk, &count);
 		*blks += count;
 		from = stop;
 	}
 	nvefs_discard_wait(&d);
+	return in_doubt;
+}
+
+/*
+ * The discards are through, and the blocks free again; or, when one of them may still come, all of them stay
+ * where they are, and out of use, until the next mount, and no other trim of this group begins.
+ */
+static void give_held(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint32_t held, bool in_doubt)
+{
+	struct nvefs_mutex *lock = nvefs_group_lock(a, m->group);
+
+	if (in_doubt) {
+		__atomic_fetch_add(&a->held, held, __ATOMIC_RELAXED);
+		__atomic_fetch_sub(&a->trimming, held, __ATOMIC_RELEASE);
+		return;
+	}
+	nvefs_mutex_lock(lock);
+	for (uint32_t i = 0; i < NVEFS_GROUP_CHUNKS; i++)
+		m->busy[i] &= ~m->trimming[i];
+	free(m->trimming);
+	m->trimming = NULL;
+	a->groups[m->group].avail += held;
+	nvefs_mutex_unlock(lock);
+	nvefs_room_put(a, held);
+	__atomic_fetch_sub(&a->trimming, held, __ATOMIC_RELEASE);
+	if (held) {
+		nvefs_hint_set(a->avail_map, m->group);
+		nvefs_hint_set(a->run_map, m->group);
+	}
 }
 
 /* From *at on, as much as may be held at once; *at is where to go on, or the end. */
@@ -149,22 +184,10 @@ static int trim_group(struct nvefs_store *st, struct nvefs_queue *q, uint32_t g,
 	} while (!m);
 	__atomic_fetch_add(&a->trimming, held, __ATOMIC_RELAXED);
 	nvefs_room_put(a, budget - held);
-	if (mine && !err) {
-		discard_held(m, st, q, blks);
-		nvefs_mutex_lock(lock);
-		for (uint32_t i = 0; i < NVEFS_GROUP_CHUNKS; i++)
-			m->busy[i] &= ~map[i];
-		m->trimming = NULL;
-		a->groups[g].avail += held;
-		nvefs_mutex_unlock(lock);
-		nvefs_room_put(a, held);
-		__atomic_fetch_sub(&a->trimming, held, __ATOMIC_RELEASE);
-		if (held) {
-			nvefs_hint_set(a->avail_map, g);
-			nvefs_hint_set(a->run_map, g);
-		}
-	}
-	free(map);
+	if (mine) /* the map is m's */
+		give_held(a, m, held, discard_held(m, st, q, blks));
+	else
+		free(map);
 	*at = held ? next : end;
 	return err;
 }
