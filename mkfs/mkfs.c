@@ -12,6 +12,7 @@
 #include <nvefs/nvefs.h>
 
 #include "base/buf.h"
+#include "device/drive.h"
 #include "device/uri.h"
 #include "format/layout.h"
 #include "probe.h"
@@ -258,15 +259,64 @@ static void report(const struct mkfs_options *o, const struct nvefs_dev *dev, co
 	printf("mkfs.nvefs: %s: %s\n", o->target, text);
 }
 
+static void print_fact(void *arg, const struct nvefs_fact *f)
+{
+	char label[64], text[1100];
+
+	(void)arg;
+	nvefs_fact_label(f, label, sizeof(label));
+	nvefs_fact_text(f, text, sizeof(text));
+	printf("  %-24s %s\n", label, text);
+}
+
+/* What the drive says of itself, for -n. */
+static void report_drive(const struct mkfs_options *o, struct nvefs_dev *dev, const struct nvefs_drive_health *h)
+{
+	const struct nvefs_drive *drive = nvefs_dev_drive(dev);
+
+	if (o->quiet)
+		return;
+	if (drive->scsi.there) {
+		puts("SCSI");
+		nvefs_drive_scsi_facts(drive, print_fact, NULL);
+	}
+	if (drive->nvme.there) {
+		puts("NVMe");
+		nvefs_drive_nvme_facts(drive, print_fact, NULL);
+	}
+	if (h) {
+		puts("health");
+		nvefs_drive_health_facts(h, print_fact, NULL);
+	}
+}
+
+/* False: the drive does not say. What it warns of, and that it does not answer, goes to standard error. */
+static bool ask_health(const struct mkfs_options *o, struct nvefs_dev *dev, struct nvefs_drive_health *ret)
+{
+	struct nvefs_error err = {""};
+	int code = nvefs_dev_health(dev, ret, &err);
+	uint8_t left = code ? 0 : ret->critical_warning;
+	const char *warning;
+
+	if (code && code != -ENOTSUP)
+		fprintf(stderr, "mkfs.nvefs: warning: %s\n", err.text);
+	while ((warning = nvefs_drive_warning(&left)))
+		fprintf(stderr, "mkfs.nvefs: %s: warning: the drive's %s (spare %u %%, threshold %u %%)\n", o->target,
+			warning, ret->spare_percent, ret->spare_threshold_percent);
+	return !code;
+}
+
 static int make(struct mkfs_options *o, const struct nvefs_uri *uri, bool had_content, struct nvefs_error *err)
 {
 	struct nvefs_dev_open_opts open_opts = {.flags = o->size_bytes && !uri->is_ram ? NVEFS_OPEN_CREATE : 0,
 						.create_bytes = o->size_bytes};
+	struct nvefs_drive_health health;
 	struct nvefs_dev *dev = NULL;
 	int ret = nvefs_dev_open(o->target, &open_opts, &dev, err);
 
 	if (ret)
 		return ret;
+	ask_health(o, dev, &health);
 	/* Chosen here and not by the library, so that it can be told. */
 	if (!o->fs.uuid)
 		uuid_generate_random(o->uuid);
@@ -287,6 +337,7 @@ static int make(struct mkfs_options *o, const struct nvefs_uri *uri, bool had_co
 static int dry_run(const struct mkfs_options *o, const struct nvefs_uri *uri, struct nvefs_error *err)
 {
 	struct nvefs_dev_open_opts open_opts = {.flags = NVEFS_OPEN_RDONLY};
+	struct nvefs_drive_health health;
 	struct nvefs_dev *dev = NULL;
 	int ret = 0;
 
@@ -296,6 +347,8 @@ static int dry_run(const struct mkfs_options *o, const struct nvefs_uri *uri, st
 		ret = check_layout(o, nvefs_dev_limits(dev)->nblks, err);
 	if (!ret)
 		report(o, dev, "would make");
+	if (!ret && dev)
+		report_drive(o, dev, ask_health(o, dev, &health) ? &health : NULL);
 	nvefs_dev_close(dev);
 	return ret;
 }

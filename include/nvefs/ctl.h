@@ -29,6 +29,7 @@ enum nvefs_ctl_cmd {
 	NVEFS_CTL_SCRUB_STATUS,
 	NVEFS_CTL_SCRUB_EVENTS, /* arg: number of the first; as many as fit, "next" is where to go on */
 	NVEFS_CTL_SCRUB_STOP,
+	NVEFS_CTL_HEALTH, /* the drive is asked: -ENOTSUP, -ETIMEDOUT ...; -EBUSY when many ask at once */
 };
 
 struct nvefs_ctl {

@@ -111,7 +111,7 @@ struct nvefs_dev_limits {
 	uint32_t mem_align;	    /* of buffers, a power of two; 1: any */
 	uint32_t max_queues;	    /* at least 1 */
 	uint32_t queue_depth;	    /* commands in flight on one queue */
-	bool volatile_cache;	    /* VWC: Flush matters */
+	bool volatile_cache;	    /* there is one, switched on or not: Flush matters (VWC, WCE) */
 	bool fua;
 	bool compare;
 	bool read_only;
@@ -133,6 +133,7 @@ struct nvefs_dev_counters {
 	uint64_t commands[NVEFS_IO_NOPS]; /* as sent to the device, after splitting */
 	uint64_t bytes[NVEFS_IO_NOPS];
 	uint64_t fua, errors, splits;
+	uint64_t refused; /* by the host, for their size: sent again in smaller parts */
 	uint64_t media_write_bytes; /* embedded controller with iu=: what the medium took */
 };
 

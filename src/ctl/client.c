@@ -132,6 +132,22 @@ int nvefs_client_stats(struct nvefs_client *c)
 	return NVEFSCTL_OK;
 }
 
+/* What the drive says just now, or why it says nothing: neither fails the command. */
+static void add_health(struct nvefs_client *c, struct json_object *info)
+{
+	struct json_object *health = NULL, *error = NULL;
+
+	c->ctl.len = 0;
+	if (nvefs_client_send(c, NVEFS_CTL_HEALTH, 0))
+		error = json_object_new_string(strerror(errno));
+	else if (c->ctl.err)
+		error = json_object_new_string(c->ctl.len ? c->ctl.data : strerror(-c->ctl.err));
+	else
+		health = json_tokener_parse(c->ctl.data);
+	json_object_object_add(info, "health", health);
+	json_object_object_add(info, "health_error", error);
+}
+
 int nvefs_client_info(struct nvefs_client *c)
 {
 	struct json_object *o;
@@ -139,6 +155,7 @@ int nvefs_client_info(struct nvefs_client *c)
 
 	if (code)
 		return code;
+	add_health(c, o);
 	if (!c->json)
 		nvefs_show_info(o);
 	if (c->json)

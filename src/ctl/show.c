@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/fact.h"
 #include "ctl/nvefsctl.h"
 
 static struct json_object *at(struct json_object *o, const char *key)
@@ -113,6 +114,7 @@ static void show_device(struct json_object *d)
 	}
 	line_count("writes with FUA", number(d, "fua_writes"));
 	line_count("split for limits", number(d, "splits"));
+	line_count("refused for their size", number(d, "refused_for_size"));
 	line_count("errors", number(d, "errors"));
 	if (number(d, "media_write_bytes"))
 		line_bytes("written to the medium", number(d, "media_write_bytes"));
@@ -138,6 +140,56 @@ void nvefs_show_stats(struct json_object *s)
 		line_text("writing stopped by", text(s, "stopped_by"));
 }
 
+/* ---- What the drive says ---- */
+
+static void join_words(struct json_object *array, char *buf, size_t len)
+{
+	size_t at = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < json_object_array_length(array) && at < len; i++)
+		at += (size_t)snprintf(buf + at, len - at, "%s%s", i ? ", " : "",
+				       json_object_get_string(json_object_array_get_idx(array, i)));
+}
+
+static void show_fact(const char *key, struct json_object *value)
+{
+	char label[64], text[1100], list[1024];
+	struct nvefs_fact f = {.key = key};
+
+	switch (json_object_get_type(value)) {
+	case json_type_array:
+		join_words(value, list, sizeof(list));
+		f.kind = NVEFS_FACT_LIST;
+		f.text = list;
+		break;
+	case json_type_int:
+		f.kind = NVEFS_FACT_NUMBER;
+		f.value = json_object_get_int64(value);
+		break;
+	case json_type_boolean:
+		f.kind = NVEFS_FACT_BOOL;
+		f.value = json_object_get_boolean(value);
+		break;
+	default:
+		f.kind = NVEFS_FACT_TEXT;
+		f.text = json_object_get_string(value);
+		break;
+	}
+	nvefs_fact_label(&f, label, sizeof(label));
+	nvefs_fact_text(&f, text, sizeof(text));
+	line_text(label, text);
+}
+
+static void show_facts(const char *name, struct json_object *facts)
+{
+	if (!facts)
+		return;
+	heading(name);
+	json_object_object_foreach(facts, key, value)
+		show_fact(key, value);
+}
+
 void nvefs_show_info(struct json_object *info)
 {
 	static const char *const keys[][2] = {
@@ -160,4 +212,9 @@ void nvefs_show_info(struct json_object *info)
 	printf("%-16s %" PRIu64 " bytes\n", "size", number(info, "total_bytes"));
 	printf("%-16s %" PRIu64 " bytes\n", "journal", number(info, "journal_bytes"));
 	printf("%-16s %s\n", "writable", json_object_get_boolean(at(info, "read_only")) ? "no" : "yes");
+	show_facts("SCSI", at(at(info, "drive"), "scsi"));
+	show_facts("NVMe", at(at(info, "drive"), "nvme"));
+	show_facts("health", at(info, "health"));
+	if (at(info, "health_error"))
+		line_text("health", text(info, "health_error"));
 }

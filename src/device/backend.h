@@ -21,6 +21,7 @@
 #include <stddef.h>
 
 #include <nvefs/device.h>
+#include <nvefs/drive.h>
 
 #include "base/list.h"
 #include "base/thread.h"
@@ -86,6 +87,7 @@ struct nvefs_dev {
 	struct nvefs_dev *below; /* wrapper: owned */
 	struct nvefs_dev_limits limits;
 	struct nvefs_dev_identity identity;
+	struct nvefs_drive drive;
 	enum nvefs_route route;
 
 	/* The front's. */
@@ -95,7 +97,7 @@ struct nvefs_dev {
 	struct nvefs_dev_counters past; /* of queues that are gone */
 };
 
-/* Call first; with `below` limits, identity and route are taken over from it. */
+/* Call first; with `below` limits, identity, drive and route are taken over from it. */
 void nvefs_dev_init(struct nvefs_dev *dev, const struct nvefs_backend_ops *ops,
 		    struct nvefs_dev *below);
 /* Undo nvefs_dev_init; for a back end whose open fails. */
@@ -130,7 +132,10 @@ struct nvefs_queue {
 	struct nvefs_list link;
 };
 
-/* For back ends, from poll only: run the callback (or count a part of a split io as done). */
+/*
+ * For back ends, from poll only: run the callback (or count a part of a split io as done). With
+ * -EMSGSIZE a read, write or compare is sent again in parts of half its size; a raw entry ends so.
+ */
 void nvefs_queue_finish(struct nvefs_queue *q, struct nvefs_io *io, int err);
 /* For back ends, from submit: the next poll finishes the io with `err`. */
 void nvefs_queue_finish_later(struct nvefs_queue *q, struct nvefs_io *io, int err);

@@ -74,6 +74,7 @@ static void stats_add(struct nvefs_ctrl_stats *to, const struct nvefs_ctrl_stats
 	to->write_bytes += __atomic_load_n(&from->write_bytes, __ATOMIC_RELAXED);
 	to->media_bytes += __atomic_load_n(&from->media_bytes, __ATOMIC_RELAXED);
 	to->media_errors += __atomic_load_n(&from->media_errors, __ATOMIC_RELAXED);
+	to->error_entries += __atomic_load_n(&from->error_entries, __ATOMIC_RELAXED);
 }
 
 static void give_qid(struct nvefs_ctrl *c, struct nvefs_ctrl_queue *cq, uint16_t qid)
@@ -197,6 +198,8 @@ static void post(struct nvefs_ctrl_cmd *cmd)
 {
 	struct nvefs_ctrl_queue *cq = cmd->cq;
 
+	if (cmd->status)
+		__atomic_store_n(&cq->stats.error_entries, cq->stats.error_entries + 1, __ATOMIC_RELAXED);
 	nvefs_rings_post(&cq->rings, le16_get(cmd->sqe.cid), cmd->result, cmd->status);
 	nvefs_list_push(&cq->free, &cmd->link);
 }

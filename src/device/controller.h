@@ -34,11 +34,15 @@ struct nvefs_ctrl_config {
 	uint32_t max_queues, depth;
 	uint32_t iu_bytes; /* NPWG; the medium is written in these */
 	uint64_t latency_ns;
-	bool vwc, read_only;
+	uint8_t spare_percent; /* available spare, as the SMART log tells it */
+	bool vwc;
+	bool write_protected; /* what the namespace says of itself */
+	bool read_only;	      /* every write is refused */
+	bool worn; /* the medium takes no more writes, which the SMART log tells */
 };
 
 struct nvefs_ctrl_stats {
-	uint64_t read_cmds, write_cmds, read_bytes, write_bytes, media_bytes, media_errors;
+	uint64_t read_cmds, write_cmds, read_bytes, write_bytes, media_bytes, media_errors, error_entries;
 };
 
 struct nvefs_ctrl {

@@ -3,12 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
+#include <nvefs/drive.h>
+
 #include "device/controller.h"
 #include "nvme/admin.h"
 #include "nvme/features.h"
 #include "nvme/identify.h"
 #include "nvme/status.h"
 
+#define SPARE_THRESHOLD 10u
 #define DNR(status) ((uint16_t)((status) | NVEFS_NVME_DNR))
 
 static uint8_t exponent(uint32_t value)
@@ -66,10 +69,17 @@ static void identify_ns(struct nvefs_ctrl *c, struct nvefs_nvme_id_ns *id)
 	id->npwg = id->npwa = le16_make((uint16_t)(iu_lbas - 1));
 	id->npdg = id->npda = le16_make((uint16_t)(4096 / c->cfg.lba_bytes - 1));
 	id->nows = le16_make((uint16_t)(iu_lbas - 1));
-	id->nsattr = c->cfg.read_only ? NVEFS_NVME_NSATTR_WRITE_PROTECTED : 0;
+	id->nsattr = c->cfg.write_protected ? NVEFS_NVME_NSATTR_WRITE_PROTECTED : 0;
 	id->endgid = le16_make(NVEFS_CTRL_ENDURANCE_GROUP);
 	memcpy(id->nguid, c->media->nguid, sizeof(id->nguid));
 	id->lbaf[0].lbads = exponent(c->cfg.lba_bytes);
+}
+
+static void identify_independent(struct nvefs_ctrl *c, struct nvefs_nvme_id_ns_independent *id)
+{
+	id->nsattr = c->cfg.write_protected ? NVEFS_NVME_NSATTR_WRITE_PROTECTED : 0;
+	id->endgid = le16_make(NVEFS_CTRL_ENDURANCE_GROUP);
+	id->nstat = NVEFS_NVME_NSTAT_READY;
 }
 
 static void identify_descs(struct nvefs_ctrl *c, uint8_t *page)
@@ -101,7 +111,7 @@ static uint16_t admin_identify(struct nvefs_ctrl *c, const struct nvefs_nvme_sqe
 	    nvefs_nvme_sqe_csi(sqe) != NVEFS_NVME_CSI_NVM)
 		return DNR(NVEFS_NVME_SC_INVALID_FIELD);
 	if ((cns == NVEFS_NVME_CNS_NS || cns == NVEFS_NVME_CNS_NS_DESCS ||
-	     cns == NVEFS_NVME_CNS_CSI_NS) &&
+	     cns == NVEFS_NVME_CNS_CSI_NS || cns == NVEFS_NVME_CNS_NS_INDEPENDENT) &&
 	    nsid != NVEFS_CTRL_NSID && !(nsid == NVEFS_NVME_NSID_ALL && cns == NVEFS_NVME_CNS_NS))
 		return DNR(NVEFS_NVME_SC_INVALID_NS);
 	switch (cns) {
@@ -120,6 +130,9 @@ static uint16_t admin_identify(struct nvefs_ctrl *c, const struct nvefs_nvme_sqe
 		identify_descs(c, page);
 		break;
 	case NVEFS_NVME_CNS_CSI_NS:
+		break;
+	case NVEFS_NVME_CNS_NS_INDEPENDENT:
+		identify_independent(c, (void *)page);
 		break;
 	case NVEFS_NVME_CNS_CSI_CTRL:
 		identify_ctrl_nvm(c, (void *)page);
@@ -202,22 +215,32 @@ static uint64_t units(uint64_t bytes, uint64_t unit)
 	return bytes / unit + (bytes % unit != 0);
 }
 
+static uint8_t critical_warning(const struct nvefs_ctrl *c)
+{
+	return (uint8_t)((c->cfg.spare_percent < SPARE_THRESHOLD ? NVEFS_WARN_SPARE : 0) |
+			 (c->cfg.worn ? NVEFS_WARN_READ_ONLY : 0));
+}
+
 static void log_smart(struct nvefs_ctrl *c, const struct nvefs_ctrl_stats *s,
 		      struct nvefs_nvme_smart_log *log)
 {
+	uint64_t unsafe = __atomic_load_n(&c->unsafe_shutdowns, __ATOMIC_RELAXED);
+
 	log->temperature[0] = (uint8_t)(300 & 0xff); /* kelvin */
 	log->temperature[1] = 300 >> 8;
-	log->avail_spare = 100;
-	log->spare_threshold = 10;
+	log->critical_warning = critical_warning(c);
+	log->avail_spare = c->cfg.spare_percent;
+	log->spare_threshold = SPARE_THRESHOLD;
 	nvefs_nvme_u128_set(log->data_units_read,
 			    units(s->read_bytes, NVEFS_NVME_SMART_UNIT_BYTES));
 	nvefs_nvme_u128_set(log->data_units_written,
 			    units(s->write_bytes, NVEFS_NVME_SMART_UNIT_BYTES));
 	nvefs_nvme_u128_set(log->host_reads, s->read_cmds);
 	nvefs_nvme_u128_set(log->host_writes, s->write_cmds);
-	nvefs_nvme_u128_set(log->unsafe_shutdowns,
-			    __atomic_load_n(&c->unsafe_shutdowns, __ATOMIC_RELAXED));
+	nvefs_nvme_u128_set(log->power_cycles, 1 + unsafe);
+	nvefs_nvme_u128_set(log->unsafe_shutdowns, unsafe);
 	nvefs_nvme_u128_set(log->media_errors, s->media_errors);
+	nvefs_nvme_u128_set(log->error_log_entries, s->error_entries);
 }
 
 static void log_endurance(struct nvefs_ctrl *c, const struct nvefs_ctrl_stats *s,
@@ -225,14 +248,17 @@ static void log_endurance(struct nvefs_ctrl *c, const struct nvefs_ctrl_stats *s
 {
 	const uint64_t unit = NVEFS_NVME_ENDURANCE_UNIT_BYTES;
 
-	log->avail_spare = 100;
-	log->spare_threshold = 10;
+	/* Bits 0, 2 and 3 as in the SMART log; the others are reserved here. */
+	log->critical_warning = critical_warning(c) & 0x0d;
+	log->avail_spare = c->cfg.spare_percent;
+	log->spare_threshold = SPARE_THRESHOLD;
 	nvefs_nvme_u128_set(log->data_units_read, units(s->read_bytes, unit));
 	nvefs_nvme_u128_set(log->data_units_written, units(s->write_bytes, unit));
 	nvefs_nvme_u128_set(log->media_units_written, units(s->media_bytes, unit));
 	nvefs_nvme_u128_set(log->host_reads, s->read_cmds);
 	nvefs_nvme_u128_set(log->host_writes, s->write_cmds);
 	nvefs_nvme_u128_set(log->media_errors, s->media_errors);
+	nvefs_nvme_u128_set(log->error_log_entries, s->error_entries);
 	nvefs_nvme_u128_set(log->total_capacity, c->nlbas * c->cfg.lba_bytes);
 }
 

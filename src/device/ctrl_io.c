@@ -114,6 +114,8 @@ static uint16_t check_mdts(const struct nvefs_ctrl_cmd *cmd)
 
 static uint16_t check_writable(const struct nvefs_ctrl_cmd *cmd)
 {
+	if (cmd->cq->ctrl->cfg.worn)
+		return DNR(NVEFS_NVME_SC_READ_ONLY_RANGE);
 	return cmd->cq->ctrl->cfg.read_only ? DNR(NVEFS_NVME_SC_NS_WRITE_PROTECTED) : 0;
 }
 

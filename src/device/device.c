@@ -29,6 +29,7 @@ void nvefs_dev_init(struct nvefs_dev *dev, const struct nvefs_backend_ops *ops,
 	if (below) {
 		dev->limits = below->limits;
 		dev->identity = below->identity;
+		dev->drive = below->drive;
 		dev->route = below->route;
 	}
 	nvefs_mutex_init(&dev->lock);
@@ -60,6 +61,11 @@ const struct nvefs_dev_limits *nvefs_dev_limits(const struct nvefs_dev *dev)
 const struct nvefs_dev_identity *nvefs_dev_identity(const struct nvefs_dev *dev)
 {
 	return &dev->identity;
+}
+
+const struct nvefs_drive *nvefs_dev_drive(const struct nvefs_dev *dev)
+{
+	return &dev->drive;
 }
 
 enum nvefs_route nvefs_dev_route(const struct nvefs_dev *dev)
@@ -128,6 +134,7 @@ static void counters_add(struct nvefs_dev_counters *to, const struct nvefs_dev_c
 	to->fua += load(&from->fua);
 	to->errors += load(&from->errors);
 	to->splits += load(&from->splits);
+	to->refused += load(&from->refused);
 }
 
 static void counters_level(struct nvefs_dev *dev, struct nvefs_dev_counters *ret)
@@ -149,16 +156,18 @@ static void counters_level(struct nvefs_dev *dev, struct nvefs_dev_counters *ret
 void nvefs_dev_counters(struct nvefs_dev *dev, struct nvefs_dev_counters *ret)
 {
 	struct nvefs_dev_counters level;
-	uint64_t errors = 0, splits = 0;
+	uint64_t errors = 0, splits = 0, refused = 0;
 
 	for (struct nvefs_dev *d = dev; d; d = d->below) {
 		counters_level(d, &level);
 		if (d == dev)
 			errors = level.errors;
 		splits += level.splits;
+		refused += level.refused;
 	}
 	level.errors = errors;
 	level.splits = splits;
+	level.refused = refused;
 	*ret = level;
 }
 

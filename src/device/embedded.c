@@ -208,6 +208,7 @@ int nvefs_embedded_open_media(const char *target, const struct nvefs_ctrl_config
 		host_close(&e->dev);
 		return code;
 	}
+	e->dev.limits.read_only |= e->ctrl->cfg.read_only;
 	*ret_dev = &e->dev;
 	return 0;
 }

@@ -71,7 +71,27 @@ static int set_ro(void *config, const char *value)
 	struct nvefs_embedded_options *o = config;
 
 	(void)value;
-	o->ctrl.read_only = true;
+	o->ctrl.read_only = o->ctrl.write_protected = true;
+	return 0;
+}
+
+static int set_spare(void *config, const char *value)
+{
+	struct nvefs_embedded_options *o = config;
+	uint32_t percent;
+
+	if (!nvefs_value_count(value, 0, 100, &percent))
+		return -EINVAL;
+	o->ctrl.spare_percent = (uint8_t)percent;
+	return 0;
+}
+
+static int set_worn(void *config, const char *value)
+{
+	struct nvefs_embedded_options *o = config;
+
+	(void)value;
+	o->ctrl.worn = true;
 	return 0;
 }
 
@@ -84,6 +104,8 @@ const struct nvefs_uri_option nvefs_embedded_option_table[] = {
     {"vwc", "on|off", "volatile write cache (file: on, ram: off)", set_vwc},
     {"latency", "TIME", "complete each command after this, such as 100us (none)", set_latency},
     {"ro", NULL, "refuse every write", set_ro},
+    {"spare", "PERCENT", "available spare that the SMART log tells (100)", set_spare},
+    {"worn", NULL, "the medium is worn out: refuse every write, and warn of it in the SMART log", set_worn},
     {NULL, NULL, NULL, NULL},
 };
 
@@ -94,6 +116,7 @@ void nvefs_embedded_options_init(struct nvefs_embedded_options *o)
 		     .mdts_bytes = 1u << 20,
 		     .max_queues = 128,
 		     .depth = 128,
-		     .iu_bytes = 4096},
+		     .iu_bytes = 4096,
+		     .spare_percent = 100},
 	};
 }

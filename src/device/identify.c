@@ -5,37 +5,60 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "device/drive.h"
 #include "nvme/admin.h"
 #include "nvme/features.h"
 #include "nvme/identify.h"
 #include "nvme/status.h"
 
-static int ask(struct nvefs_dev *dev, uint32_t nsid, uint8_t cns, void *page)
+const char *nvefs_admin_error_text(int code)
+{
+	switch (code) {
+	case -ETIMEDOUT:
+		return "timed out: the controller does not answer";
+	case -EACCES:
+	case -EPERM:
+		return "refused by the kernel: be root (CAP_SYS_ADMIN)";
+	case -ENODEV:
+		return "the device is gone";
+	default:
+		return strerror(-code);
+	}
+}
+
+struct asker {
+	struct nvefs_dev *dev;
+	const char *target;
+	struct nvefs_error *err;
+	struct nvefs_nvme_ctrl_info ctrl;
+	struct nvefs_nvme_ns_info ns;
+	uint8_t page[NVEFS_NVME_IDENTIFY_BYTES] __attribute__((aligned(4096)));
+};
+
+/* 0: the answer is there. 1: the controller refuses it, in *ret_status. -errno: it is not to be asked. */
+static int ask(struct asker *a, uint32_t nsid, uint8_t cns, const char *what, uint16_t *ret_status)
 {
 	struct nvefs_nvme_sqe sqe;
 	uint32_t result;
-	uint16_t status;
-	int err;
+	int code;
 
 	nvefs_nvme_sqe_identify(&sqe, nsid, cns, NVEFS_NVME_CSI_NVM);
-	err = dev->ops->admin(dev, &sqe, page, NVEFS_NVME_IDENTIFY_BYTES, &result, &status);
-	return err ? err : nvefs_nvme_status_errno(status);
+	code = a->dev->ops->admin(a->dev, &sqe, a->page, sizeof(a->page), &result, ret_status);
+	if (code)
+		return nvefs_error_set(a->err, code, "%s: %s: %s", a->target, what,
+				       nvefs_admin_error_text(code));
+	return *ret_status ? 1 : 0;
 }
 
-/* The cache may be there and switched off; a controller that does not tell has it on. */
-static bool cache_on(struct nvefs_dev *dev, const struct nvefs_nvme_ctrl_info *ctrl)
+static int ask_needed(struct asker *a, uint32_t nsid, uint8_t cns, const char *what)
 {
-	struct nvefs_nvme_sqe sqe;
-	uint32_t value;
 	uint16_t status;
+	int code = ask(a, nsid, cns, what, &status);
 
-	if (!ctrl->vwc)
-		return false;
-	nvefs_nvme_sqe_get_features(&sqe, 0, NVEFS_NVME_FEATURE_WRITE_CACHE,
-				    NVEFS_NVME_SEL_CURRENT);
-	if (dev->ops->admin(dev, &sqe, NULL, 0, &value, &status) || status)
-		return true;
-	return value & NVEFS_NVME_WRITE_CACHE_ENABLE;
+	if (code <= 0)
+		return code;
+	return nvefs_error_set(a->err, nvefs_nvme_status_errno(status), "%s: %s failed: %s", a->target, what,
+			       nvefs_nvme_status_text(status));
 }
 
 static uint32_t at_least_1(uint64_t value)
@@ -75,6 +98,8 @@ static void set_limits(struct nvefs_dev_limits *l, const struct nvefs_nvme_ctrl_
 	l->discard_gran_blks = at_least_1(ns->npdg / per_blk);
 	l->discard_align_blks = at_least_1(ns->npda / per_blk);
 	l->atomic_blks = (ns->nawupf ? ns->nawupf : ctrl->awupf) / per_blk;
+	/* Also when it is switched off: an administrator may switch it on at any time. */
+	l->volatile_cache = ctrl->vwc;
 	l->read_only = ns->write_protected;
 	l->compare = ctrl->compare;
 	l->fua = true;
@@ -95,67 +120,136 @@ static void set_identity(struct nvefs_dev_identity *id, const char *target, uint
 	id->nsid = nsid;
 }
 
-static int check_command_set(const char *target, const struct nvefs_nvme_ns_info *ns,
-			     struct nvefs_error *err)
+static int check_command_set(const struct asker *a)
 {
-	if (ns->csi == NVEFS_NVME_CSI_NVM)
+	const char *what = "does not hold blocks";
+
+	if (a->ns.csi == NVEFS_NVME_CSI_NVM)
 		return 0;
-	return nvefs_error_set(err, -ENOTSUP, "%s: %s (command set %u): use a namespace of plain blocks",
-			       target,
-			       ns->csi == NVEFS_NVME_CSI_ZNS
-				   ? "is zoned, and its blocks cannot be written in any order"
-				   : "does not hold blocks",
-			       ns->csi);
+	if (a->ns.csi == NVEFS_NVME_CSI_ZNS)
+		what = "is zoned, and its blocks cannot be written in any order";
+	else if (a->ns.csi == NVEFS_NVME_CSI_KV)
+		what = "holds keys and values, and no blocks";
+	return nvefs_error_set(a->err, -ENOTSUP, "%s: %s (command set %u): use a namespace of plain blocks",
+			       a->target, what, a->ns.csi);
 }
 
-static int check_format(const char *target, const struct nvefs_nvme_ns_info *ns,
-			struct nvefs_error *err)
+static int check_format(const struct asker *a)
 {
-	if (ns->metadata_bytes || ns->pi_type)
+	if (a->ns.pi_type)
+		return nvefs_error_set(a->err, -ENOTSUP,
+				       "%s: formatted with protection information (type %u): format it without "
+				       "(nvme format -i 0)",
+				       a->target, a->ns.pi_type);
+	if (a->ns.metadata_bytes)
 		return nvefs_error_set(
-		    err, -ENOTSUP,
+		    a->err, -ENOTSUP,
 		    "%s: formatted with %u bytes of metadata per block: format it "
 		    "without (nvme format -l)",
-		    target, ns->metadata_bytes);
-	if (ns->lba_bytes != 512 && ns->lba_bytes != 4096)
-		return nvefs_error_set(err, -ENOTSUP,
+		    a->target, a->ns.metadata_bytes);
+	if (a->ns.lba_bytes != 512 && a->ns.lba_bytes != 4096)
+		return nvefs_error_set(a->err, -ENOTSUP,
 				       "%s: blocks of %u bytes: only 512 and 4096 are supported",
-				       target, ns->lba_bytes);
+				       a->target, a->ns.lba_bytes);
 	return 0;
+}
+
+static int learn_controller(struct asker *a, bool *ret_has_cns6)
+{
+	uint16_t status;
+	int code = ask_needed(a, 0, NVEFS_NVME_CNS_CTRL, "Identify Controller");
+
+	if (code)
+		return code;
+	nvefs_nvme_ctrl_parse((const void *)a->page, &a->ctrl);
+	/* Controllers older than version 2.0 have no such page, and no such limits. */
+	code = ask(a, 0, NVEFS_NVME_CNS_CSI_CTRL, "Identify Controller (command set)", &status);
+	if (!code)
+		nvefs_nvme_ctrl_parse_nvm((const void *)a->page, &a->ctrl);
+	*ret_has_cns6 = !code;
+	return code < 0 ? code : 0;
+}
+
+static int parse_namespace(struct asker *a, uint32_t nsid)
+{
+	int code = nvefs_nvme_ns_parse((const void *)a->page, &a->ns);
+
+	if (code == -ENODEV)
+		return nvefs_error_set(a->err, code, "%s: namespace %u is not active: attach it (nvme attach-ns)",
+				       a->target, nsid);
+	return code ? nvefs_error_set(a->err, code,
+				      "%s: what Identify Namespace %u says cannot be: a format, a size or both",
+				      a->target, nsid)
+		    : 0;
+}
+
+static int learn_namespace(struct asker *a, uint32_t nsid, struct nvefs_drive_nvme *d)
+{
+	uint16_t status;
+	/* Older than version 1.3: no descriptors, and no other command set either. */
+	int code = ask(a, nsid, NVEFS_NVME_CNS_NS_DESCS, "Identify Namespace (descriptors)", &status);
+
+	if (!code)
+		nvefs_nvme_ns_parse_descs(a->page, sizeof(a->page), &a->ns);
+	if (code >= 0)
+		code = check_command_set(a);
+	if (!code)
+		code = ask_needed(a, nsid, NVEFS_NVME_CNS_NS, "Identify Namespace");
+	if (!code)
+		code = parse_namespace(a, nsid);
+	if (code)
+		return code;
+	code = ask(a, nsid, NVEFS_NVME_CNS_NS_INDEPENDENT, "Identify Namespace (independent)", &status);
+	d->cns8 = !code;
+	if (!code)
+		nvefs_nvme_ns_parse_independent((const void *)a->page, &a->ns);
+	if (code < 0)
+		return code;
+	code = ask(a, nsid, NVEFS_NVME_CNS_CSI_NS, "Identify Namespace (command set)", &status);
+	d->cns5 = !code;
+	return code < 0 ? code : check_format(a);
+}
+
+/* A feature's value now; false when the controller does not tell. */
+static bool feature(struct asker *a, uint8_t fid, uint32_t *ret_value)
+{
+	struct nvefs_nvme_sqe sqe;
+	uint16_t status;
+
+	nvefs_nvme_sqe_get_features(&sqe, 0, fid, NVEFS_NVME_SEL_CURRENT);
+	return !a->dev->ops->admin(a->dev, &sqe, NULL, 0, ret_value, &status) && !status;
+}
+
+static void set_drive_features(struct asker *a, struct nvefs_drive_nvme *d)
+{
+	uint32_t value;
+
+	d->cache = a->ctrl.vwc ? NVEFS_CACHE_ON : NVEFS_CACHE_NONE;
+	if (a->ctrl.vwc && feature(a, NVEFS_NVME_FEATURE_WRITE_CACHE, &value) &&
+	    !(value & NVEFS_NVME_WRITE_CACHE_ENABLE))
+		d->cache = NVEFS_CACHE_OFF;
+	if (!feature(a, NVEFS_NVME_FEATURE_QUEUES, &value))
+		return;
+	d->io_queues = nvefs_nvme_queues_sqs(value);
+	if (nvefs_nvme_queues_cqs(value) < d->io_queues)
+		d->io_queues = nvefs_nvme_queues_cqs(value);
 }
 
 int nvefs_dev_identify(struct nvefs_dev *dev, const char *target, uint32_t nsid,
 		       uint32_t transport_max_bytes, struct nvefs_error *err)
 {
-	uint8_t page[NVEFS_NVME_IDENTIFY_BYTES] __attribute__((aligned(4096)));
-	struct nvefs_nvme_ctrl_info ctrl = {0};
-	struct nvefs_nvme_ns_info ns = {0};
-	int code = ask(dev, 0, NVEFS_NVME_CNS_CTRL, page);
+	struct asker a = {.dev = dev, .target = target, .err = err};
+	struct nvefs_drive_nvme *d = &dev->drive.nvme;
+	int code = learn_controller(&a, &d->cns6);
 
-	if (code)
-		return nvefs_error_set(err, code, "%s: Identify Controller failed: %s", target,
-				       strerror(-code));
-	nvefs_nvme_ctrl_parse((const void *)page, &ctrl);
-	/* Controllers older than version 2.0 have no such page, and no such limits. */
-	if (!ask(dev, 0, NVEFS_NVME_CNS_CSI_CTRL, page))
-		nvefs_nvme_ctrl_parse_nvm((const void *)page, &ctrl);
-	/* Older than version 1.3: no descriptors, and no other command set either. */
-	if (!ask(dev, nsid, NVEFS_NVME_CNS_NS_DESCS, page))
-		nvefs_nvme_ns_parse_descs(page, sizeof(page), &ns);
-	code = check_command_set(target, &ns, err);
-	if (code)
-		return code;
-	code = ask(dev, nsid, NVEFS_NVME_CNS_NS, page);
 	if (!code)
-		code = nvefs_nvme_ns_parse((const void *)page, &ns);
-	if (code)
-		return nvefs_error_set(err, code, "%s: Identify Namespace %u failed: %s", target,
-				       nsid, strerror(-code));
-	code = check_format(target, &ns, err);
+		code = learn_namespace(&a, nsid, d);
 	if (code)
 		return code;
-	set_limits(&dev->limits, &ctrl, &ns, transport_max_bytes);
-	dev->limits.volatile_cache = cache_on(dev, &ctrl);
-	set_identity(&dev->identity, target, nsid, &ctrl, &ns);
+	set_limits(&dev->limits, &a.ctrl, &a.ns, transport_max_bytes);
+	set_identity(&dev->identity, target, nsid, &a.ctrl, &a.ns);
+	nvefs_drive_set_nvme(&dev->drive, &a.ctrl, &a.ns, nsid);
+	set_drive_features(&a, d);
+	nvefs_drive_set_transfer(&dev->drive, dev->limits.max_transfer_blks);
 	return 0;
 }

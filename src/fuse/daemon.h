@@ -7,7 +7,8 @@
  * queue (struct nvefs_worker) and its own clone of the session's descriptor:
  * it reads a request, starts it, and answers it from its own loop. A reply has
  * to go to the descriptor that its request was read from, which is therefore
- * kept per thread. Long work (scrub, trim) has threads of its own (jobs.h).
+ * kept per thread. Long work (scrub, trim) and questions to the drive have
+ * threads of their own (jobs.h, health.h).
  */
 #ifndef NVEFS_FUSE_DAEMON_H
 #define NVEFS_FUSE_DAEMON_H
@@ -26,6 +27,7 @@
 #define NVEFS_TIMEOUT_S 86400.0 /* of names and attributes: nobody else writes the device */
 
 struct nvefs_daemon;
+struct nvefs_health;
 struct nvefs_jobs;
 
 /* One asynchronous request under way. */
@@ -59,6 +61,7 @@ struct nvefs_daemon {
 	struct nvefs_fs *fs; /* owns dev once it is there */
 	struct fuse_session *se;
 	struct nvefs_jobs *jobs;
+	struct nvefs_health *health;
 	char mountpoint[4096]; /* absolute */
 	char source[8448];     /* the target as shown by findmnt(8) */
 	uid_t owner;
@@ -123,6 +126,8 @@ void nvefs_ops_attrs(struct fuse_lowlevel_ops *ops);
 void nvefs_ops_dirs(struct fuse_lowlevel_ops *ops);
 void nvefs_ops_files(struct fuse_lowlevel_ops *ops);
 void nvefs_ops_control(struct fuse_lowlevel_ops *ops);
+/* Answers NVEFS_CTL_HEALTH: health.h. */
+void nvefs_ops_health_answer(fuse_req_t req, int err, char *text);
 
 void nvefs_stat_fill(const struct nvefs_attr *a, struct stat *ret);
 void nvefs_entry_fill(const struct nvefs_attr *a, struct fuse_entry_param *ret);

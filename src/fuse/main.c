@@ -25,10 +25,13 @@
 #include <syslog.h>
 #include <unistd.h>
 
+#include <nvefs/drive.h>
+
 #include "base/log.h"
 #include "base/rights.h"
 #include "device/uri.h"
 #include "fuse/daemon.h"
+#include "fuse/health.h"
 #include "fuse/jobs.h"
 #include "fuse/mountpoint.h"
 #include "fuse/state.h"
@@ -118,6 +121,25 @@ static uint32_t choose_queues(const struct nvefs_options *o, const struct nvefs_
 	return n;
 }
 
+/* What the drive warns of is told, and that it does not answer; the mount goes on. */
+static void warn_of_health(struct nvefs_daemon *d)
+{
+	struct nvefs_drive_health h;
+	struct nvefs_error err = {""};
+	const char *warning;
+	int e = nvefs_dev_health(d->dev, &h, &err);
+
+	if (e == -ENOTSUP)
+		return;
+	if (e) {
+		nvefs_log(NVEFS_LOG_WARN, "%s", err.text);
+		return;
+	}
+	while ((warning = nvefs_drive_warning(&h.critical_warning)))
+		nvefs_log(NVEFS_LOG_WARN, "%s: the drive warns: %s (spare %u %%, threshold %u %%, used %u %%)",
+			  d->source, warning, h.spare_percent, h.spare_threshold_percent, h.used_percent);
+}
+
 static int open_target(struct nvefs_daemon *d, struct nvefs_error *err)
 {
 	struct nvefs_options *o = d->opts;
@@ -135,6 +157,8 @@ static int open_target(struct nvefs_daemon *d, struct nvefs_error *err)
 	if (ram)
 		open_opts.flags = 0;
 	e = nvefs_dev_open(o->target, &open_opts, &d->dev, err);
+	if (!e)
+		warn_of_health(d);
 	if (!e && ram) {
 		struct nvefs_mkfs_opts mkfs_opts = {.dedup = o->mount.dedup == NVEFS_ON};
 
@@ -216,6 +240,8 @@ static int set_up(struct nvefs_daemon *d, struct nvefs_error *err)
 	if (e)
 		return e;
 	e = nvefs_jobs_new(d, &d->jobs);
+	if (!e)
+		e = nvefs_health_new(d, nvefs_ops_health_answer, &d->health);
 	if (e)
 		return nvefs_error_set(err, e, "out of memory");
 	e = nvefs_session_open(d, err);
@@ -288,6 +314,7 @@ static int tear_down(struct nvefs_daemon *d)
 		nvefs_servers_join(d);
 	}
 	nvefs_jobs_free(d->jobs);
+	nvefs_health_free(d->health);
 	if (d->servers)
 		nvefs_servers_close(d);
 	if (d->se)

@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "fuse/daemon.h"
+#include "fuse/health.h"
 #include "fuse/jobs.h"
 #include "fuse/report.h"
 
@@ -56,6 +57,22 @@ static void reply_ctl(fuse_req_t req, struct nvefs_ctl *ctl, int err, char *text
 static void reply_text(fuse_req_t req, struct nvefs_ctl *ctl, char *text)
 {
 	reply_ctl(req, ctl, text ? 0 : -ENOMEM, text);
+}
+
+void nvefs_ops_health_answer(fuse_req_t req, int err, char *text)
+{
+	struct nvefs_ctl ctl = {.version = NVEFS_CTL_VERSION, .cmd = NVEFS_CTL_HEALTH};
+
+	reply_ctl(req, &ctl, err, text);
+}
+
+static void health(fuse_req_t req, struct nvefs_ctl *ctl)
+{
+	struct nvefs_server *s = nvefs_server_self();
+	int err = nvefs_health_ask(s->daemon->health, req, s->fuse_fd);
+
+	if (err)
+		reply_ctl(req, ctl, err, strdup("too many are asking the drive already: try again"));
 }
 
 static void sync_done(struct nvefs_req *r)
@@ -112,6 +129,9 @@ static void run_command(fuse_req_t req, struct nvefs_ctl *ctl)
 		return;
 	case NVEFS_CTL_SCRUB_EVENTS:
 		reply_text(req, ctl, nvefs_report_scrub_events(d, ctl->arg, NVEFS_CTL_DATA_BYTES));
+		return;
+	case NVEFS_CTL_HEALTH:
+		health(req, ctl);
 		return;
 	case NVEFS_CTL_SCRUB_STOP:
 		nvefs_jobs_scrub_stop(d->jobs);

@@ -115,6 +115,7 @@ static void add_device(struct json_object *top, const struct nvefs_stats *st)
 	add_u64(o, "flushes", st->dev.commands[NVEFS_IO_FLUSH]);
 	add_u64(o, "fua_writes", st->dev.fua);
 	add_u64(o, "splits", st->dev.splits);
+	add_u64(o, "refused_for_size", st->dev.refused);
 	add_u64(o, "errors", st->dev.errors);
 	add_u64(o, "media_write_bytes", st->dev.media_write_bytes);
 }
@@ -171,6 +172,7 @@ char *nvefs_report_info(struct nvefs_daemon *d)
 	add_u64(top, "total_bytes", info.nblks * NVEFS_BLOCK_SIZE);
 	add_u64(top, "journal_bytes", info.journal_blks * NVEFS_BLOCK_SIZE);
 	add_text(top, "device", info.device);
+	nvefs_report_add_drive(add_object(top, "drive"), nvefs_dev_drive(d->dev));
 	add_bool(top, "read_only", st.read_only);
 	return finish(top);
 }

@@ -31,8 +31,10 @@ enum nvefs_nvme_cns {
 	NVEFS_NVME_CNS_NS_DESCS = 0x03,
 	NVEFS_NVME_CNS_CSI_NS = 0x05, /* NVM command set: nvme/identify.h */
 	NVEFS_NVME_CNS_CSI_CTRL = 0x06,
+	NVEFS_NVME_CNS_NS_INDEPENDENT = 0x08,
 };
 #define NVEFS_NVME_CSI_NVM 0u
+#define NVEFS_NVME_CSI_KV 1u
 #define NVEFS_NVME_CSI_ZNS 2u
 
 void nvefs_nvme_sqe_identify(struct nvefs_nvme_sqe *sqe, uint32_t nsid, uint8_t cns, uint8_t csi);

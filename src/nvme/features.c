@@ -43,6 +43,8 @@ void nvefs_nvme_smart_parse(const struct nvefs_nvme_smart_log *log, struct nvefs
 	ret->power_on_hours = nvefs_nvme_u128_get(log->power_on_hours);
 	ret->unsafe_shutdowns = nvefs_nvme_u128_get(log->unsafe_shutdowns);
 	ret->media_errors = nvefs_nvme_u128_get(log->media_errors);
+	ret->error_log_entries = nvefs_nvme_u128_get(log->error_log_entries);
+	ret->busy_minutes = nvefs_nvme_u128_get(log->busy_minutes);
 }
 
 void nvefs_nvme_endurance_parse(const struct nvefs_nvme_endurance_log *log,

@@ -103,7 +103,7 @@ struct nvefs_nvme_health {
 	uint64_t read_bytes, written_bytes,
 	    media_written_bytes; /* the last: endurance group log only */
 	uint64_t host_reads, host_writes, power_cycles, power_on_hours, unsafe_shutdowns;
-	uint64_t media_errors;
+	uint64_t media_errors, error_log_entries, busy_minutes;
 };
 void nvefs_nvme_smart_parse(const struct nvefs_nvme_smart_log *log, struct nvefs_nvme_health *ret);
 /* Sets what the endurance group log alone has: media_written_bytes. */

@@ -43,6 +43,8 @@ void nvefs_nvme_ctrl_parse(const struct nvefs_nvme_id_ctrl *id, struct nvefs_nvm
 	ret->awun = le16_get(id->awun) + 1u;
 	ret->awupf = le16_get(id->awupf) + 1u;
 	ret->acwu = ret->fused_compare_write ? le16_get(id->acwu) + 1u : 0;
+	for (int i = 0; i < 3; i++)
+		ret->crdt[i] = le16_get(id->crdt[i]);
 }
 
 void nvefs_nvme_ctrl_parse_nvm(const struct nvefs_nvme_id_ctrl_nvm *id,
@@ -107,6 +109,8 @@ int nvefs_nvme_ns_parse(const struct nvefs_nvme_id_ns *id, struct nvefs_nvme_ns_
 	ret->ncap = ncap;
 	ret->nuse = le64_get(id->nuse);
 	ret->lba_bytes = 1u << f->lbads;
+	ret->format = (uint8_t)index;
+	ret->nformats = id->nlbaf < 63 ? id->nlbaf + 1 : 64;
 	ret->metadata_bytes = le16_get(f->ms);
 	ret->metadata_extended = ret->metadata_bytes && (id->flbas & 0x10);
 	ret->pi_type = id->dps & 7;
@@ -121,6 +125,16 @@ int nvefs_nvme_ns_parse(const struct nvefs_nvme_id_ns *id, struct nvefs_nvme_ns_
 	ns_parse_atomic(id, ret);
 	ns_parse_performance(id, ret);
 	return 0;
+}
+
+void nvefs_nvme_ns_parse_independent(const struct nvefs_nvme_id_ns_independent *id,
+				     struct nvefs_nvme_ns_info *ret)
+{
+	ret->shared |= id->nmic & 1;
+	ret->write_protected |= (id->nsattr & NVEFS_NVME_NSATTR_WRITE_PROTECTED) != 0;
+	if (le16_get(id->endgid))
+		ret->endgid = le16_get(id->endgid);
+	ret->not_ready = !(id->nstat & NVEFS_NVME_NSTAT_READY);
 }
 
 int nvefs_nvme_ns_parse_descs(const void *data, size_t len, struct nvefs_nvme_ns_info *ret)

@@ -39,16 +39,18 @@ struct nvefs_nvme_ctrl_info {
 	bool vwc; /* a volatile write cache is there */
 	bool sgl;
 	uint32_t awun, awupf, acwu; /* LBAs; acwu 0: none */
+	uint16_t crdt[3];	    /* Command Retry Delay Times, 100 ms; 0: none */
 	/* From CNS 06h; 0 where it is missing or there is no limit. */
 	uint8_t vsl, wzsl, dmrl; /* vsl, wzsl: exponents as mdts; dmrl: ranges */
 	uint32_t dmrsl;		 /* LBAs in one range */
 	uint64_t dmsl;		 /* LBAs in one command */
 };
 
-/* From CNS 00h, and CNS 03h for the UUID and the command set. */
+/* From CNS 00h, CNS 03h for the UUID and the command set, and CNS 08h. */
 struct nvefs_nvme_ns_info {
 	uint64_t nsze, ncap, nuse; /* LBAs */
 	uint32_t lba_bytes;
+	uint8_t format, nformats; /* index of the LBA format in use, of so many */
 	uint16_t metadata_bytes; /* per LBA in the format in use */
 	bool metadata_extended;
 	uint8_t pi_type; /* 0: no protection information */
@@ -57,6 +59,7 @@ struct nvefs_nvme_ns_info {
 	uint8_t dlfeat; /* as on the wire: bits 2:0 value read, bit 3 Write Zeroes may deallocate */
 	bool shared;
 	bool write_protected; /* NSATTR */
+	bool not_ready;	      /* CNS 08h, NSTAT */
 	uint16_t endgid;
 	uint8_t csi; /* I/O command set; 0, NVM, unless CNS 03h says another */
 	/* LBAs; 1 or 0 stands for what the namespace does not report, as the comments say. */
@@ -77,6 +80,9 @@ void nvefs_nvme_ctrl_parse(const struct nvefs_nvme_id_ctrl *id, struct nvefs_nvm
 void nvefs_nvme_ctrl_parse_nvm(const struct nvefs_nvme_id_ctrl_nvm *id,
 			       struct nvefs_nvme_ctrl_info *ret);
 int nvefs_nvme_ns_parse(const struct nvefs_nvme_id_ns *id, struct nvefs_nvme_ns_info *ret);
+/* CNS 08h, where the controller has it: what does not depend on the command set. */
+void nvefs_nvme_ns_parse_independent(const struct nvefs_nvme_id_ns_independent *id,
+				     struct nvefs_nvme_ns_info *ret);
 /* CNS 03h: `len` bytes of descriptors. Stops at the first that cannot be, with -EUCLEAN. */
 int nvefs_nvme_ns_parse_descs(const void *data, size_t len, struct nvefs_nvme_ns_info *ret);
 

@@ -123,6 +123,18 @@ static_assert(offsetof(struct nvefs_nvme_id_ns, nsattr) == 99, "nsattr");
 static_assert(offsetof(struct nvefs_nvme_id_ns, nguid) == 104, "nguid");
 static_assert(offsetof(struct nvefs_nvme_id_ns, lbaf) == 128, "lbaf");
 
+/* CNS 08h (base 2.0, 5.17.2.8). */
+#define NVEFS_NVME_NSTAT_READY (1u << 0)
+struct nvefs_nvme_id_ns_independent {
+	uint8_t nsfeat, nmic, rescap, fpi;
+	le32 anagrpid;
+	uint8_t nsattr, rsvd9;
+	le16 nvmsetid, endgid;
+	uint8_t nstat, rsvd15[4081];
+};
+static_assert(sizeof(struct nvefs_nvme_id_ns_independent) == 4096, "identify, independent");
+static_assert(offsetof(struct nvefs_nvme_id_ns_independent, nstat) == 14, "nstat");
+
 /* CNS 05h and 06h with CSI 0 (NVM command set). */
 struct nvefs_nvme_id_ns_nvm {
 	le64 lbstm;

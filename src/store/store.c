@@ -160,7 +160,7 @@ int nvefs_store_open(struct nvefs_dev *dev, const struct nvefs_store_opts *opts,
 	if (!st)
 		return nvefs_error_set(err, -ENOMEM, "%s: out of memory", target);
 	if (!st->opts.read_only && nvefs_dev_limits(dev)->read_only) {
-		rc = nvefs_error_set(err, -EROFS, "%s: the device is read-only", target);
+		rc = nvefs_error_set(err, -EROFS, "%s: the device is read-only: mount it with ro", target);
 		goto free_store;
 	}
 	rc = nvefs_queue_init(dev, 0, &q);

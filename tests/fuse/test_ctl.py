@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from harness import BUILD, CTL, Case, main, run
+from harness import BUILD, CTL, NVEFS, Case, main, run
 
 NOBODY = 65534
 
@@ -65,6 +65,64 @@ class Ctl(Case):
         info = self.info()
         self.assertEqual((info["label"], info["mountpoint"], info["route"]), ("grün", self.mnt, "native"))
         self.assertIn(info["uuid"], self.ctl("info", self.mnt).stdout)
+
+    def test_info_of_the_drive(self):
+        self.umount()
+        for route in ("native", "scsi"):
+            self.mount("route=" + route, target=self.img + ",lba=512,mdts=256k,iu=64k")
+            before = self.info()["health"]
+            self.put("f", os.urandom(8 << 20))
+            self.ctl("sync", self.mnt)
+            info = self.info()
+            drive, health = info["drive"], info["health"]
+            text = self.ctl("info", self.mnt).stdout
+            self.umount()
+            nvme = drive["nvme"]
+            for key, value in {"model": "nvefs embedded controller", "nvme_version": "2.0.0", "lba_bytes": 512,
+                               "size_bytes": 256 << 20, "mdts_bytes": 256 << 10, "transfer_bytes": 256 << 10,
+                               "transfer_limited_by": "MDTS", "npwg_bytes": 65536, "npdg_bytes": 4096,
+                               "volatile_write_cache": "on", "shared": False, "io_queues": 128,
+                               "command_set": "NVM", "deallocated_reads": "zeros"}.items():
+                self.assertEqual(nvme[key], value, key)
+            self.assertIn("write-zeroes", nvme["optional_commands"])
+            self.assertEqual("scsi" in drive, route == "scsi")
+            if route == "scsi":
+                self.assertEqual((drive["scsi"]["vendor"], drive["scsi"]["lba_bytes"]), ("NVMe", 512))
+                self.assertIn("eui64 " + nvme["nguid"], drive["scsi"]["designators"])
+                self.assertIn("designators", text)
+            self.assertIsNone(info["health_error"])
+            self.assertGreaterEqual(health["written_bytes"] - before["written_bytes"], 8000000)
+            self.assertGreaterEqual(health["media_written_bytes"], 8 << 20)
+            self.assertEqual((health["critical_warning"], health["spare_percent"]), ([], 100))
+            for line in ("mdts                     262144 B (256 KiB)", "spare threshold          10 %",
+                         "transfer limited by      MDTS"):
+                self.assertIn(line, text)
+
+    def test_many_ask_the_drive(self):
+        """None waits for another for long, and each has an answer."""
+        asking = [subprocess.Popen([CTL, "info", "--json", self.mnt], stdout=subprocess.PIPE, text=True)
+                  for _ in range(30)]
+        answers = [json.loads(p.communicate(timeout=60)[0]) for p in asking]
+        self.assertTrue(all(p.returncode == 0 for p in asking))
+        for a in answers:
+            self.assertTrue(a["health"] and a["health"]["spare_percent"] == 100 or "too many" in a["health_error"], a)
+
+    def test_mount_warns_of_a_dying_drive(self):
+        self.umount()
+        with subprocess.Popen([NVEFS, "-f", self.img + ",spare=3", self.mnt], stderr=subprocess.PIPE, text=True) as p:
+            self.wait_until("the mount", self.is_mounted)
+            self.umount()
+            said = p.communicate(timeout=60)[1]
+        self.assertIn("spare is below its threshold (spare 3 %, threshold 10 %", said)
+
+    def test_write_protected(self):
+        """Refused with the reason, unless the mount does not write either."""
+        self.umount()
+        r = self.mount(target=self.img + ",ro", check=False)
+        self.assertEqual(r.returncode, 32)
+        self.assertIn("read-only: mount it with ro", r.stderr)
+        self.mount("ro", target=self.img + ",ro")
+        self.assertTrue(self.info()["drive"]["nvme"]["write_protected"])
 
     def test_sync_makes_durable(self):
         self.put("f", b"x" * 100000)

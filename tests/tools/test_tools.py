@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -148,6 +149,35 @@ class Tools(unittest.TestCase):
             r = run(FSCK, "-f", self.img)
             self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
             os.unlink(self.img)
+
+    def test_mkfs_tells_what_the_drive_says(self):
+        r = run(MKFS, "-n", "ram:128M,lba=512,mdts=128k,iu=64k,vwc=on")
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+        said = dict(re.findall(r"^  (\S+(?: \S+)*?)  +(\S.*)$", r.stdout, re.M))
+        for key, value in {"model": "nvefs embedded controller", "nvme version": "2.0.0", "lba": "512 B",
+                           "size": "134217728 B (128 MiB)", "transfer": "131072 B (128 KiB)",
+                           "transfer limited by": "MDTS", "npwg": "65536 B (64 KiB)", "volatile write cache": "on",
+                           "write protected": "no", "critical warning": "none", "spare": "100 %",
+                           "temperature": "27 C"}.items():
+            self.assertEqual(said.get(key), value, key)
+        self.assertRegex(said["nguid"], "^[0-9a-f]{32}$")
+        self.assertIn("dataset-management", said["optional commands"])
+        self.assertEqual(run(MKFS, "-n", "-q", "ram:128M").stdout, "")
+        self.assertIn("write protected          yes", run(MKFS, "-n", "ram:128M,ro").stdout)
+
+    def test_mkfs_warns_of_a_dying_drive(self):
+        self.make()
+        for option, words, works in (("spare=9", ["spare is below", "spare 9 %, threshold 10 %"], True),
+                                     ("worn", ["medium is read-only"], False)):
+            r = run(MKFS, "-f", f"{self.img},{option}")
+            self.assertEqual(r.returncode == 0, works, r.stderr)
+            for word in words + ["warning"]:
+                self.assertIn(word, r.stderr.splitlines()[0])
+        self.assertEqual(run(MKFS, "-f", f"{self.img},spare=10").stderr, "")
+        self.refuse(1, ["percent", "spare"], MKFS, "-f", f"{self.img},spare=101")
+
+    def test_mkfs_refuses_a_write_protected_one(self):
+        self.refuse(1, ["read-only"], MKFS, "ram:128M,ro")
 
     def test_mkfs_dry_run(self):
         r = run(MKFS, "-n", "-s", "64M", self.img)

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What a drive says about itself: read at open, kept, and shown by nvefsctl info
+ * and mkfs.nvefs -n. Nothing here decides how it is driven: that is in
+ * nvefs_dev_limits and nvefs_dev_identity of <nvefs/device.h>.
+ *
+ * Sizes are bytes, whatever unit the device tells them in. 0, "" and all
+ * zeros: not reported, unless said otherwise.
+ */
+#ifndef NVEFS_DRIVE_H
+#define NVEFS_DRIVE_H
+
+#include <nvefs/device.h>
+
+enum nvefs_cache_state { NVEFS_CACHE_NONE, NVEFS_CACHE_OFF, NVEFS_CACHE_ON };
+
+/* Identify Controller and Namespace (NVMe base 2.0, 5.17.2; NVM command set 1.0, 4.1.5). */
+struct nvefs_drive_nvme {
+	bool there;
+	char model[41], serial[21], firmware[9], subnqn[257];
+	uint16_t vendor_id, controller_id;
+	uint32_t version; /* VS: major << 16 | minor << 8 | tertiary */
+	uint32_t nsid;
+	uint8_t command_set; /* CSI: 0 is NVM */
+	uint8_t nguid[16], eui64[8], uuid[16];
+	uint64_t size_bytes, capacity_bytes, used_bytes;
+	uint32_t lba_bytes;
+	uint32_t lba_format, lba_formats; /* the one in use, of so many */
+	uint8_t cache;			  /* enum nvefs_cache_state; VWC and Get Features 06h */
+	uint32_t mdts_bytes;		  /* 0: no limit */
+	/* max_hw_sectors_kb, and max_segments in pages; 0: there is no kernel in between */
+	uint32_t kernel_transfer_bytes, kernel_segments_bytes;
+	uint32_t npwg_bytes, npwa_bytes, npdg_bytes, npda_bytes, nows_bytes, noiob_bytes;
+	uint32_t nawun_bytes, nawupf_bytes, nacwu_bytes; /* 0: the controller's count */
+	uint32_t nabsn_bytes, nabspf_bytes, nabo_bytes;	 /* 0: no boundary */
+	uint32_t awun_bytes, awupf_bytes, acwu_bytes;
+	uint32_t wzsl_bytes, dmrl_ranges; /* CNS 06h */
+	uint64_t dmrsl_bytes, dmsl_bytes;
+	uint16_t oncs, endurance_group;
+	uint8_t dlfeat;
+	bool shared, thin, write_protected;
+	bool cns5, cns6, cns8; /* which of the newer data structures the controller has */
+	bool not_ready;	       /* CNS 08h, NSTAT */
+	uint32_t io_queues;    /* granted by the controller; 0: it does not tell */
+	uint32_t hw_queues;    /* of the kernel's driver */
+	uint32_t crdt_ms[3];   /* Command Retry Delay Times */
+};
+
+#define NVEFS_DRIVE_VPD83_BYTES 256u
+/* INQUIRY and its pages (SPC-4, 6.4 and 7.8; SBC-3, 6.6), READ CAPACITY, the caching mode page. */
+struct nvefs_drive_scsi {
+	bool there;
+	char vendor[9], product[17], revision[5], serial[65];
+	uint8_t vpd83[NVEFS_DRIVE_VPD83_BYTES];
+	uint32_t vpd83_len;
+	uint64_t size_bytes;
+	uint32_t lba_bytes, physical_block_bytes;
+	uint8_t cache; /* enum nvefs_cache_state */
+	bool cache_changeable, dpofua, write_protected;
+	bool has_b0, has_b1, has_b2;
+	uint64_t max_transfer_bytes, optimal_transfer_bytes, granularity_bytes;
+	uint64_t max_unmap_bytes; /* UINT64_MAX: no limit */
+	uint32_t max_unmap_descriptors;
+	uint64_t unmap_granularity_bytes, unmap_alignment_bytes, max_write_same_bytes;
+	uint16_t rotation; /* 1: does not rotate, else rounds per minute */
+	bool unmap, write_same_unmap, reads_zeros;
+	uint8_t provisioning; /* 0 full, 1 resource, 2 thin */
+	uint32_t kernel_transfer_bytes;
+};
+
+struct nvefs_drive {
+	uint32_t transfer_bytes; /* in one command */
+	char transfer_limit[32]; /* what limits it */
+	/* Both on the scsi route: what the unit says, and the namespace below it. */
+	struct nvefs_drive_nvme nvme;
+	struct nvefs_drive_scsi scsi;
+};
+const struct nvefs_drive *nvefs_dev_drive(const struct nvefs_dev *dev);
+
+/* SMART / health log (NVMe base 2.0, 5.16.1.3); counts and bytes saturate at INT64_MAX. */
+#define NVEFS_WARN_SPARE 0x01u	       /* available spare below the threshold */
+#define NVEFS_WARN_TEMPERATURE 0x02u
+#define NVEFS_WARN_RELIABILITY 0x04u
+#define NVEFS_WARN_READ_ONLY 0x08u     /* the medium takes no more writes */
+#define NVEFS_WARN_BACKUP 0x10u	       /* the volatile memory's backup has failed */
+#define NVEFS_WARN_MEMORY_REGION 0x20u /* the persistent memory region is read-only or unreliable */
+struct nvefs_drive_health {
+	uint8_t critical_warning; /* NVEFS_WARN_* */
+	int temperature_celsius;
+	uint8_t spare_percent, spare_threshold_percent;
+	uint8_t used_percent; /* of the life that was planned; up to 255 */
+	uint64_t read_bytes, written_bytes, read_commands, write_commands;
+	uint64_t busy_minutes, power_cycles, power_on_hours, unsafe_shutdowns;
+	uint64_t media_errors, error_log_entries;
+	bool has_media_written; /* the endurance group's log is there */
+	uint64_t media_written_bytes;
+};
+/*
+ * Ask the drive now. Waits for it, some seconds when it does not answer, so never on a
+ * thread that others wait for. Any thread. -ENOTSUP: it has no such log; *err
+ * (which may be NULL) names the command that failed.
+ */
+int nvefs_dev_health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct nvefs_error *err);
+
+/* One warning in words, of those in *critical_warning, whose bit is cleared; NULL: none is left. */
+const char *nvefs_drive_warning(uint8_t *critical_warning);
+
+#endif
