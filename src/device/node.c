@@ -210,7 +210,7 @@ void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
 		       struct nvefs_node_limits *ret)
 {
 	uint64_t by_length, by_pages;
-	char path[PATH_MAX];
+	char path[PATH_MAX], parent[PATH_MAX];
 	struct dirent *e;
 	DIR *d;
 
@@ -221,7 +221,14 @@ void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
 	by_pages = attribute(sysfs, "block", node->block, "queue/max_segments") * PAGE_BYTES;
 	if (by_length > UINT32_MAX)
 		by_length = UINT32_MAX;
+	if (by_pages > UINT32_MAX)
+		by_pages = UINT32_MAX;
+	ret->transfer_bytes = (uint32_t)by_length;
+	ret->segments_bytes = (uint32_t)by_pages;
 	ret->max_bytes = (uint32_t)(by_pages && by_pages < by_length ? by_pages : by_length);
+	/* The namespace of a subsystem, and not of one of its controllers. */
+	snprintf(path, sizeof(path), "%s/class/block/%s/device/subsystem", sysfs, node->block);
+	ret->multipath = realpath(path, parent) && !strcmp(last_part(parent), "nvme-subsystem");
 	snprintf(path, sizeof(path), "%s/class/block/%s/mq", sysfs, node->block);
 	d = opendir(path);
 	while (d && (e = readdir(d)))

@@ -41,8 +41,11 @@ int nvefs_node_open(const char *sysfs, const struct nvefs_node *node, bool block
 
 /* What one passthrough command may carry, by the kernel. 0 where the block node is missing. */
 struct nvefs_node_limits {
-	uint32_t max_bytes; /* by length and by number of pages */
+	uint32_t max_bytes; /* the smaller of the next two */
+	uint32_t transfer_bytes; /* max_hw_sectors_kb */
+	uint32_t segments_bytes; /* max_segments, of one page each; 0: no such limit */
 	uint32_t hw_queues;
+	bool multipath; /* the node stands for several paths, all of which may be away for a moment */
 };
 void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
 		       struct nvefs_node_limits *ret);

@@ -24,6 +24,7 @@ struct slot {
 	struct nvefs_retry retry;
 	struct slot *next_free;
 	int fd, res;
+	uint32_t timeout_ms;
 	uint64_t result;
 };
 
@@ -53,6 +54,7 @@ static void run(struct nvefs_job *job)
 	    .cdw13 = le32_get(n->cdw13),
 	    .cdw14 = le32_get(n->cdw14),
 	    .cdw15 = le32_get(n->cdw15),
+	    .timeout_ms = slot->timeout_ms,
 	};
 
 	if (c->niov == 1) {
@@ -81,6 +83,7 @@ static int ioctl_queue_init(struct nvefs_dev *dev, struct nvefs_queue *q)
 	for (uint32_t i = q->depth; i-- > 0;) {
 		nvefs_list_init(&iq->slots[i].job.link);
 		iq->slots[i].fd = nl->fd;
+		iq->slots[i].timeout_ms = nl->timeout_ms;
 		iq->slots[i].next_free = iq->free;
 		iq->free = &iq->slots[i];
 	}
@@ -126,20 +129,14 @@ static int ioctl_submit(struct nvefs_queue *q, struct nvefs_io *io)
 	return 0;
 }
 
-static enum nvefs_retry_kind retry_kind(int res)
-{
-	if (res == 0)
-		return NVEFS_RETRY_NEVER;
-	return res > 0 ? nvefs_retry_for_nvme((uint16_t)res) : nvefs_retry_for_errno(res);
-}
-
 static void finish(struct nvefs_queue *q, struct slot *slot)
 {
 	struct ioctl_queue *iq = q->priv;
+	const struct nvefs_nvme_linux *nl = nvefs_nvme_linux_from(q->dev);
 	struct nvefs_io *io = slot->io;
 
 	slot->retry.in_doubt |= slot->res == -EINTR;
-	if (nvefs_retries_add(&iq->retries, &slot->retry, retry_kind(slot->res)))
+	if (nvefs_retries_add(&iq->retries, &slot->retry, nvefs_nvme_linux_want(nl, io, slot->res)))
 		return;
 	slot->next_free = iq->free;
 	iq->free = slot;

@@ -18,7 +18,7 @@
 #define MAX_QUEUES 256u /* rings are ours: there may be more than hardware queues */
 #define DEPTH 128u
 #define MAX_SEGMENTS 1024u /* what the kernel takes of a scatter list (UIO_MAXIOV) */
-#define ADMIN_TRIES 4
+#define ADMIN_TIMEOUT_MS 10000u
 
 static int set_passthrough(void *config, const char *value)
 {
@@ -37,10 +37,49 @@ static int set_passthrough(void *config, const char *value)
 	return 0;
 }
 
+static int set_timeout(void *config, const char *value)
+{
+	struct nvefs_nvme_linux_options *o = config;
+	uint64_t ns;
+
+	if (!nvefs_value_duration(value, &ns) || ns < 1000000 || ns / 1000000 > UINT32_MAX)
+		return -EINVAL;
+	o->timeout_ms = (uint32_t)(ns / 1000000);
+	return 0;
+}
+
 const struct nvefs_uri_option nvefs_nvme_linux_option_table[] = {
     {"passthrough", "auto|uring|ioctl",
      "commands by io_uring (auto: if the kernel can) or by ioctl", set_passthrough},
+    {"timeout", "TIME", "the kernel gives a command up after this (nvme_core.io_timeout)", set_timeout},
     {NULL, NULL, NULL, NULL}};
+
+/* Of a command that reads or writes more than one block the kernel may take a part. */
+static bool can_shrink(struct nvefs_io *io)
+{
+	struct nvefs_raw_io *raw;
+
+	if (io->op != NVEFS_IO_RAW)
+		return io->nblks > 1 && (io->op == NVEFS_IO_READ || io->op == NVEFS_IO_WRITE ||
+					 io->op == NVEFS_IO_COMPARE);
+	raw = nvefs_raw_from_io(io);
+	return raw->data_bytes > NVEFS_BLOCK_SIZE &&
+	       (raw->sqe.opcode == NVEFS_NVME_READ || raw->sqe.opcode == NVEFS_NVME_WRITE ||
+		raw->sqe.opcode == NVEFS_NVME_COMPARE);
+}
+
+/*
+ * EINVAL says that a transfer is above a limit that we do not know, or that a multipath namespace
+ * has no usable path for the moment. Where there are paths, time is given to them first.
+ */
+struct nvefs_retry_want nvefs_nvme_linux_want(const struct nvefs_nvme_linux *nl, const struct nvefs_io *io, int res)
+{
+	struct nvefs_retry_want want = nvefs_retry_for_result(res, nl->dev.drive.nvme.crdt_ms);
+
+	if (res == -EINVAL && !nl->multipath && can_shrink((struct nvefs_io *)(uintptr_t)io))
+		want.kind = NVEFS_RETRY_NEVER;
+	return want;
+}
 
 int nvefs_nvme_linux_result(struct nvefs_io *io, int res)
 {
@@ -48,6 +87,8 @@ int nvefs_nvme_linux_result(struct nvefs_io *io, int res)
 		return nvefs_io_set_nvme_status(io, (uint16_t)res);
 	io->status.kind = NVEFS_STATUS_HOST;
 	io->status.host_errno = res;
+	if (res == -EINVAL && can_shrink(io))
+		return -EMSGSIZE;
 	/*
 	 * EINTR: the kernel gave the command up; a target at the other end of a network may still be at
 	 * work on it. Whatever else the kernel says, the command could not be carried out.
@@ -71,6 +112,7 @@ static int admin_once(int fd, const struct nvefs_nvme_sqe *sqe, void *data, uint
 	    .cdw13 = le32_get(sqe->cdw13),
 	    .cdw14 = le32_get(sqe->cdw14),
 	    .cdw15 = le32_get(sqe->cdw15),
+	    .timeout_ms = ADMIN_TIMEOUT_MS,
 	};
 	int status = nvme_submit_admin_passthru(fd, &cmd, ret_result);
 
@@ -80,16 +122,20 @@ static int admin_once(int fd, const struct nvefs_nvme_sqe *sqe, void *data, uint
 int nvefs_nvme_linux_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,
 			   uint32_t len, uint32_t *ret_result, uint16_t *ret_status)
 {
-	int fd = nvefs_nvme_linux_from(dev)->fd, status = 0;
+	struct nvefs_nvme_linux *nl = nvefs_nvme_linux_from(dev);
+	struct nvefs_retry tries = {.tries = 0};
+	uint64_t pause_ns;
 	uint32_t result = 0;
+	int status;
 
-	for (int i = 0; i < ADMIN_TRIES; i++) {
-		status = admin_once(fd, sqe, data, len, &result);
-		if (status == -EINTR || status == -EAGAIN)
-			usleep(100000u << i);
-		else if (status <= 0 || nvefs_retry_for_nvme((uint16_t)status) == NVEFS_RETRY_NEVER)
+	do {
+		status = admin_once(nl->fd, sqe, data, len, &result);
+		if (!nvefs_retry_next(&tries, nvefs_retry_for_result(status, dev->drive.nvme.crdt_ms), &pause_ns))
 			break;
-	}
+		usleep((useconds_t)(pause_ns / 1000));
+	} while (true);
+	if (status == -EINTR)
+		return -ETIMEDOUT;
 	if (status < 0)
 		return status;
 	*ret_status = (uint16_t)status;
@@ -101,7 +147,7 @@ void nvefs_nvme_linux_describe(const struct nvefs_dev *dev, char *buf, size_t le
 {
 	const struct nvefs_nvme_linux *nl = nvefs_container_of(dev, struct nvefs_nvme_linux, dev);
 
-	snprintf(buf, len, "%s, hardware queues %u", nl->way, nl->hw_queues);
+	snprintf(buf, len, "%s, hardware queues %u", nl->way, dev->drive.nvme.hw_queues);
 }
 
 void nvefs_nvme_linux_close(struct nvefs_dev *dev)
@@ -204,7 +250,10 @@ static int learn(struct nvefs_nvme_linux *nl, const char *target, struct nvefs_e
 		return nvefs_error_set(err, -ENOTSUP,
 				       "%s: the kernel allows %u bytes in a command: 4096 are needed",
 				       target, limits.max_bytes);
-	nl->hw_queues = limits.hw_queues;
+	nl->multipath = limits.multipath;
+	nl->dev.drive.nvme.hw_queues = limits.hw_queues;
+	nl->dev.drive.nvme.kernel_transfer_bytes = limits.transfer_bytes;
+	nl->dev.drive.nvme.kernel_segments_bytes = limits.segments_bytes;
 	nl->dev.limits.max_segments = limits.max_bytes / NVEFS_BLOCK_SIZE;
 	if (nl->dev.limits.max_segments > MAX_SEGMENTS)
 		nl->dev.limits.max_segments = MAX_SEGMENTS;
@@ -235,6 +284,7 @@ int nvefs_nvme_linux_open(const struct nvefs_uri *uri, const struct nvefs_node *
 	nvefs_dev_init(&nl->dev, &nvefs_nvme_ioctl_ops, NULL);
 	nl->node = *node;
 	nl->read_only = open_opts->flags & NVEFS_OPEN_RDONLY;
+	nl->timeout_ms = o->timeout_ms;
 	nl->fd = -1;
 	nl->lock_fd = nvefs_node_lock(SYSFS, node, nl->read_only, uri->name, err);
 	if (nl->lock_fd < 0)

@@ -10,6 +10,7 @@
 
 #include "device/backend.h"
 #include "device/node.h"
+#include "device/retry.h"
 #include "device/uri.h"
 
 enum nvefs_passthrough { NVEFS_PASSTHROUGH_AUTO, NVEFS_PASSTHROUGH_URING, NVEFS_PASSTHROUGH_IOCTL };
@@ -17,6 +18,7 @@ enum nvefs_passthrough { NVEFS_PASSTHROUGH_AUTO, NVEFS_PASSTHROUGH_URING, NVEFS_
 /* What the target options set; see nvefs_nvme_linux_option_table. */
 struct nvefs_nvme_linux_options {
 	enum nvefs_passthrough passthrough;
+	uint32_t timeout_ms; /* of an I/O command, kept by the kernel; 0: the driver's own */
 };
 extern const struct nvefs_uri_option nvefs_nvme_linux_option_table[];
 
@@ -27,7 +29,8 @@ struct nvefs_nvme_linux {
 	int lock_fd;	  /* block node, held exclusively */
 	int fd;		  /* for commands: the ng node's, or lock_fd */
 	uint32_t lba_shift; /* from blocks */
-	uint32_t hw_queues;
+	uint32_t timeout_ms;
+	bool multipath;
 	char way[128];	  /* for describe */
 };
 static inline struct nvefs_nvme_linux *nvefs_nvme_linux_from(struct nvefs_dev *dev)
@@ -47,9 +50,11 @@ void nvefs_nvme_linux_describe(const struct nvefs_dev *dev, char *buf, size_t le
 int nvefs_nvme_linux_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,
 			   uint32_t len, uint32_t *ret_result, uint16_t *ret_status);
 /*
- * How a command ended: `res` 0, a positive status field, or a negative errno.
- * Sets io->status and returns the io's result.
+ * How a command ended: `res` 0, a positive status field, or a negative errno. Whether it is to be
+ * tried again; if not, nvefs_nvme_linux_result sets io->status and returns the io's result:
+ * -ETIMEDOUT when the kernel gave the command up, -EMSGSIZE when it refused it for its size.
  */
+struct nvefs_retry_want nvefs_nvme_linux_want(const struct nvefs_nvme_linux *nl, const struct nvefs_io *io, int res);
 int nvefs_nvme_linux_result(struct nvefs_io *io, int res);
 
 extern const struct nvefs_backend_ops nvefs_nvme_uring_ops, nvefs_nvme_ioctl_ops;

@@ -32,7 +32,7 @@ struct uring_queue {
 	struct nvefs_retries retries;
 	uint32_t unsent;
 	int fd;
-	uint32_t nsid, lba_shift;
+	uint32_t nsid, lba_shift, timeout_ms;
 	struct slot *free;
 	struct slot slots[];
 };
@@ -54,7 +54,7 @@ static int ring_init(struct io_uring *ring, uint32_t depth)
 }
 
 static void prepare(struct io_uring_sqe *sqe, int fd, const struct nvefs_io_command *c,
-		    void *user_data)
+		    uint32_t timeout_ms, void *user_data)
 {
 	const struct nvefs_nvme_sqe *n = &c->sqe;
 	struct nvme_uring_cmd cmd = {
@@ -69,6 +69,7 @@ static void prepare(struct io_uring_sqe *sqe, int fd, const struct nvefs_io_comm
 	    .cdw13 = le32_get(n->cdw13),
 	    .cdw14 = le32_get(n->cdw14),
 	    .cdw15 = le32_get(n->cdw15),
+	    .timeout_ms = timeout_ms,
 	};
 
 	memset(sqe, 0, 2 * sizeof(*sqe)); /* of 128 bytes */
@@ -95,6 +96,7 @@ static int uring_queue_init(struct nvefs_dev *dev, struct nvefs_queue *q)
 	if (!uq)
 		return -ENOMEM;
 	uq->fd = nl->fd;
+	uq->timeout_ms = nl->timeout_ms;
 	uq->nsid = dev->identity.nsid;
 	uq->lba_shift = nl->lba_shift;
 	for (uint32_t i = q->depth; i-- > 0;) {
@@ -133,7 +135,7 @@ static void start(struct uring_queue *uq, struct slot *slot)
 	struct io_uring_sqe *sqe = io_uring_get_sqe(&uq->ring);
 
 	assert(sqe); /* the ring has an entry for every slot */
-	prepare(sqe, uq->fd, &slot->cmd, slot);
+	prepare(sqe, uq->fd, &slot->cmd, uq->timeout_ms, slot);
 	uq->unsent++;
 }
 
@@ -161,20 +163,14 @@ static void ring_send(struct uring_queue *uq)
 		uq->unsent -= (uint32_t)n < uq->unsent ? (uint32_t)n : uq->unsent;
 }
 
-static enum nvefs_retry_kind retry_kind(int res)
-{
-	if (res == 0)
-		return NVEFS_RETRY_NEVER;
-	return res > 0 ? nvefs_retry_for_nvme((uint16_t)res) : nvefs_retry_for_errno(res);
-}
-
 static void finish(struct nvefs_queue *q, struct slot *slot, int res, uint64_t result)
 {
 	struct uring_queue *uq = q->priv;
+	const struct nvefs_nvme_linux *nl = nvefs_nvme_linux_from(q->dev);
 	struct nvefs_io *io = slot->io;
 
 	slot->retry.in_doubt |= res == -EINTR;
-	if (nvefs_retries_add(&uq->retries, &slot->retry, retry_kind(res)))
+	if (nvefs_retries_add(&uq->retries, &slot->retry, nvefs_nvme_linux_want(nl, io, res)))
 		return;
 	slot->next_free = uq->free;
 	uq->free = slot;
@@ -243,7 +239,7 @@ static int probe_read(struct io_uring *ring, int fd, uint32_t nsid, void *buf, u
 	int err;
 
 	nvefs_nvme_sqe_rw(&c.sqe, NVEFS_NVME_READ, nsid, 0, 1, 0);
-	prepare(io_uring_get_sqe(ring), fd, &c, NULL);
+	prepare(io_uring_get_sqe(ring), fd, &c, 0, NULL);
 	err = io_uring_submit_and_wait(ring, 1);
 	if (err < 0)
 		return err;

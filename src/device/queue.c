@@ -108,6 +108,7 @@ static void dev_del_queue(struct nvefs_dev *dev, struct nvefs_queue *q)
 	dev->past.fua += c->fua;
 	dev->past.errors += c->errors;
 	dev->past.splits += c->splits;
+	dev->past.refused += c->refused;
 	nvefs_list_del(&q->link);
 	dev->nqueues--;
 	nvefs_mutex_unlock(&dev->lock);
@@ -170,6 +171,20 @@ void nvefs_queue_finish_later(struct nvefs_queue *q, struct nvefs_io *io, int er
 	nvefs_io_fifo_push(&q->late, io);
 }
 
+static bool refused_for_size(const struct nvefs_io *io, int err)
+{
+	return err == -EMSGSIZE && io->op != NVEFS_IO_RAW && io->nblks > 1;
+}
+
+/* To be sent all over again, in parts of half of what was refused. No part is under way. */
+static void shrink(struct nvefs_queue *q, struct nvefs_io *io, uint32_t refused_blks)
+{
+	count(&q->counters.refused, 1);
+	io->err = 0;
+	memset(&io->status, 0, sizeof(io->status));
+	nvefs_split_start(io, refused_blks / 2);
+}
+
 /* 0 when nothing of the io is left to send, -EAGAIN when it has to wait its turn. */
 static int send_parts(struct nvefs_queue *q, struct nvefs_io *io)
 {
@@ -177,6 +192,8 @@ static int send_parts(struct nvefs_queue *q, struct nvefs_io *io)
 		int err = 0;
 		struct nvefs_split *part;
 
+		if (refused_for_size(io, io->err) && !io->q.left)
+			shrink(q, io, io->q.tag);
 		if (io->err) {
 			nvefs_split_stop(io);
 			break;
@@ -237,6 +254,7 @@ void nvefs_queue_submit(struct nvefs_queue *q, struct nvefs_io *io)
 	io->q.parent = NULL;
 	io->q.next = NULL;
 	memset(&io->status, 0, sizeof(io->status));
+	nvefs_split_start(io, 0);
 	err = nvefs_split_check(q, io);
 	if (err) {
 		io->status.kind = NVEFS_STATUS_HOST;
@@ -245,7 +263,6 @@ void nvefs_queue_submit(struct nvefs_queue *q, struct nvefs_io *io)
 		return;
 	}
 	if (nvefs_split_needed(q, io)) {
-		nvefs_split_start(io);
 		count(&q->counters.splits, 1);
 	}
 	if (q->backlog.head || send(q, io))
@@ -269,13 +286,20 @@ static void finish_part(struct nvefs_queue *q, struct nvefs_io *part_io, int err
 
 	/* The first error, but that one part may still be carried out goes before all others. */
 	if (err && (!io->err || (err == -ETIMEDOUT && io->err != -ETIMEDOUT))) {
-		io->err = err;
+		io->err = err == -EMSGSIZE && !refused_for_size(part_io, err) ? -EIO : err;
 		io->status = part_io->status;
+		io->q.tag = part_io->nblks;
 	}
 	nvefs_split_free(q, part);
 	assert(io->q.left);
-	if (!--io->q.left && nvefs_split_at_end(io))
+	if (--io->q.left || !nvefs_split_at_end(io))
+		return; /* what is not at its end is in the backlog */
+	if (refused_for_size(io, io->err)) {
+		shrink(q, io, io->q.tag);
+		nvefs_io_fifo_push(&q->backlog, io);
+	} else {
 		call_back(q, io);
+	}
 }
 
 void nvefs_queue_finish(struct nvefs_queue *q, struct nvefs_io *io, int err)
@@ -283,6 +307,11 @@ void nvefs_queue_finish(struct nvefs_queue *q, struct nvefs_io *io, int err)
 	assert(q->polling);
 	if (io->q.parent) {
 		finish_part(q, io, err);
+		return;
+	}
+	if (refused_for_size(io, err)) {
+		shrink(q, io, io->nblks);
+		nvefs_io_fifo_push(&q->backlog, io);
 		return;
 	}
 	io->err = err;

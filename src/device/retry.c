@@ -9,6 +9,7 @@
 
 static const uint64_t pauses_ns[] = {10000000, 40000000, 160000000, 640000000, 2560000000, 5000000000};
 #define NPAUSES (sizeof(pauses_ns) / sizeof(pauses_ns[0]))
+#define MAX_WAIT_NS 60000000000ull
 
 int nvefs_retries_init(struct nvefs_retries *r, struct nvefs_queue *q)
 {
@@ -31,16 +32,30 @@ void nvefs_retries_done(struct nvefs_retries *r)
 	r->timer_fd = -1;
 }
 
-bool nvefs_retries_add(struct nvefs_retries *r, struct nvefs_retry *e, enum nvefs_retry_kind kind)
+bool nvefs_retry_next(struct nvefs_retry *e, struct nvefs_retry_want want, uint64_t *ret_pause_ns)
+{
+	uint64_t pause_ns = want.delay_ns;
+
+	if (want.kind == NVEFS_RETRY_NEVER || e->tries >= (want.kind == NVEFS_RETRY_ONCE ? 1 : NPAUSES))
+		return false;
+	if (!pause_ns && want.kind == NVEFS_RETRY_PAUSE)
+		pause_ns = pauses_ns[e->tries];
+	/* Before its time a try is in vain, and longer nobody wants to wait. */
+	if (pause_ns > MAX_WAIT_NS - e->waited_ns)
+		return false;
+	e->tries++;
+	e->waited_ns += pause_ns;
+	*ret_pause_ns = pause_ns;
+	return true;
+}
+
+bool nvefs_retries_add(struct nvefs_retries *r, struct nvefs_retry *e, struct nvefs_retry_want want)
 {
 	struct nvefs_list *at = r->waiting.prev;
-	uint64_t pause_ns = 0;
+	uint64_t pause_ns;
 
-	if (kind == NVEFS_RETRY_NEVER || e->tries >= (kind == NVEFS_RETRY_ONCE ? 1 : NPAUSES))
+	if (!nvefs_retry_next(e, want, &pause_ns))
 		return false;
-	if (kind == NVEFS_RETRY_PAUSE)
-		pause_ns = pauses_ns[e->tries];
-	e->tries++;
 	e->due_ns = nvefs_now_ns() + pause_ns;
 	while (at != &r->waiting &&
 	       nvefs_container_of(at, struct nvefs_retry, link)->due_ns > e->due_ns)
@@ -133,4 +148,22 @@ enum nvefs_retry_kind nvefs_retry_for_errno(int err)
 	default:
 		return NVEFS_RETRY_NEVER;
 	}
+}
+
+struct nvefs_retry_want nvefs_retry_for_result(int res, const uint32_t crdt_ms[3])
+{
+	struct nvefs_retry_want want = {.kind = NVEFS_RETRY_NEVER};
+	uint32_t crd;
+
+	if (res < 0)
+		want.kind = nvefs_retry_for_errno(res);
+	if (res <= 0)
+		return want;
+	want.kind = nvefs_retry_for_nvme((uint16_t)res);
+	crd = ((uint32_t)res & NVEFS_NVME_CRD_MASK) >> NVEFS_NVME_CRD_SHIFT;
+	if (crd && want.kind != NVEFS_RETRY_NEVER)
+		want.delay_ns = crdt_ms[crd - 1] * 1000000ull;
+	if (want.delay_ns)
+		want.kind = NVEFS_RETRY_PAUSE;
+	return want;
 }

@@ -3,7 +3,8 @@
  * Commands that are to be tried again after a while: a bounded number of times, each
  * pause longer than the one before. A controller that is being reset or a path that is
  * changing gets some seconds; a command that the medium failed gets a second
- * chance at once and no third. The queue's thread only.
+ * chance at once and no third. When the controller itself says how long to wait
+ * (CRD), that is done, as long as a minute in all is enough. The queue's thread only.
  */
 #ifndef NVEFS_DEVICE_RETRY_H
 #define NVEFS_DEVICE_RETRY_H
@@ -18,15 +19,22 @@ enum nvefs_retry_kind {
 
 struct nvefs_retry { /* in the command's slot */
 	struct nvefs_list link;
-	uint64_t due_ns;
+	uint64_t due_ns, waited_ns;
 	uint32_t tries;
 	bool in_doubt; /* of one try nobody knows whether it is still to be carried out */
 };
 static inline void nvefs_retry_begin(struct nvefs_retry *e) /* before the first try */
 {
 	e->tries = 0;
+	e->waited_ns = 0;
 	e->in_doubt = false;
 }
+
+/* What a command calls for after its last try. */
+struct nvefs_retry_want {
+	enum nvefs_retry_kind kind;
+	uint64_t delay_ns; /* by the controller's own word; 0: it said none */
+};
 
 struct nvefs_retries {
 	struct nvefs_list waiting; /* by due_ns */
@@ -38,7 +46,7 @@ int nvefs_retries_init(struct nvefs_retries *r, struct nvefs_queue *q);
 void nvefs_retries_done(struct nvefs_retries *r);
 
 /* True: it will come out of nvefs_retries_due. False: it has had its chances. */
-bool nvefs_retries_add(struct nvefs_retries *r, struct nvefs_retry *e, enum nvefs_retry_kind kind);
+bool nvefs_retries_add(struct nvefs_retries *r, struct nvefs_retry *e, struct nvefs_retry_want want);
 /*
  * What the command ends with when the last try ended with `err`: a failure is -ETIMEDOUT when one of the
  * tries is in doubt. A success is one: the kernel gives a command up after it has stopped the controller
@@ -50,9 +58,17 @@ struct nvefs_retry *nvefs_retries_due(struct nvefs_retries *r);
 /* True: none is due and the timer is set for the first. */
 bool nvefs_retries_prepare_wait(struct nvefs_retries *r);
 
+/* Whether there is another try, after *ret_pause_ns; counts it. For those who wait by themselves. */
+bool nvefs_retry_next(struct nvefs_retry *e, struct nvefs_retry_want want, uint64_t *ret_pause_ns);
+
 /* What a status field of a completion calls for (NVMe base 2.0, 3.3.3.2.1: Do Not Retry). */
 enum nvefs_retry_kind nvefs_retry_for_nvme(uint16_t status);
 /* What a negative errno of passthrough calls for. */
 enum nvefs_retry_kind nvefs_retry_for_errno(int err);
+/*
+ * The same for what passthrough gives: 0, a status field, or a negative errno. A status
+ * with CRD names one of the controller's three times, in `crdt_ms`; 0 ms is none.
+ */
+struct nvefs_retry_want nvefs_retry_for_result(int res, const uint32_t crdt_ms[3]);
 
 #endif

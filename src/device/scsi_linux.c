@@ -181,7 +181,7 @@ static void finish(struct nvefs_queue *q, struct slot *slot)
 	int err;
 
 	slot->retry.in_doubt |= slot->err == -EINTR || (!slot->err && slot->task.hdr.host_status == NVEFS_SCSI_HOST_TIME_OUT);
-	if (nvefs_retries_add(&sq->retries, &slot->retry, again))
+	if (nvefs_retries_add(&sq->retries, &slot->retry, (struct nvefs_retry_want){.kind = again}))
 		return;
 	if (slot->err) {
 		io->status.kind = NVEFS_STATUS_HOST;
@@ -351,6 +351,7 @@ static int learn(struct scsi_linux *sl, const char *target, struct nvefs_error *
 				       "%s: the kernel allows %u bytes in a command: 4096 are needed",
 				       target, max_bytes);
 	l->max_transfer_blks = max_bytes / NVEFS_BLOCK_SIZE;
+	sl->dev.drive.scsi.kernel_transfer_bytes = max_bytes == UINT32_MAX ? 0 : max_bytes;
 	l->max_segments = l->max_transfer_blks < MAX_SEGMENTS ? l->max_transfer_blks : MAX_SEGMENTS;
 	l->mem_align = NVEFS_BLOCK_SIZE;
 	l->max_queues = MAX_QUEUES;

@@ -7,8 +7,8 @@
 
 #define POOL_MAX 64u
 
-/* Where the next part starts, kept in the io itself: block, piece, bytes into the piece. */
-enum { CUR_BLK, CUR_PIECE, CUR_BYTE };
+/* Where the next part starts, kept in the io itself: block, piece, bytes into the piece. And its bound. */
+enum { CUR_BLK, CUR_PIECE, CUR_BYTE, CUR_MAX };
 
 int nvefs_split_pool_init(struct nvefs_queue *q)
 {
@@ -52,7 +52,8 @@ static uint32_t max_blks(const struct nvefs_queue *q, const struct nvefs_io *io)
 	case NVEFS_IO_WRITE_ZEROES:
 		return l->max_zeroes_blks;
 	default:
-		return l->max_transfer_blks;
+		return io->q.u[CUR_MAX] && io->q.u[CUR_MAX] < l->max_transfer_blks ? (uint32_t)io->q.u[CUR_MAX]
+										   : l->max_transfer_blks;
 	}
 }
 
@@ -88,9 +89,10 @@ bool nvefs_split_needed(const struct nvefs_queue *q, const struct nvefs_io *io)
 	return has_data(io) && io->niov > q->dev->limits.max_segments;
 }
 
-void nvefs_split_start(struct nvefs_io *io)
+void nvefs_split_start(struct nvefs_io *io, uint32_t max_blks)
 {
 	io->q.u[CUR_BLK] = io->q.u[CUR_PIECE] = io->q.u[CUR_BYTE] = 0;
+	io->q.u[CUR_MAX] = max_blks;
 	io->q.left = 0;
 }
 

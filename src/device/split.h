@@ -25,8 +25,8 @@ void nvefs_split_pool_done(struct nvefs_queue *q);
 int nvefs_split_check(const struct nvefs_queue *q, const struct nvefs_io *io);
 bool nvefs_split_needed(const struct nvefs_queue *q, const struct nvefs_io *io);
 
-/* Set the cursor of a checked io to its start. */
-void nvefs_split_start(struct nvefs_io *io);
+/* Set the cursor of a checked io to its start. `max_blks` bounds a part, besides the limits; 0: it does not. */
+void nvefs_split_start(struct nvefs_io *io, uint32_t max_blks);
 /* No part is left to be sent. */
 bool nvefs_split_at_end(const struct nvefs_io *io);
 /* Nothing more of it is sent: a part has failed. */

@@ -116,6 +116,7 @@ int main(void)
 	srunner_add_suite(runner, device_controller_suite());
 	srunner_add_suite(runner, device_wrap_suite());
 	srunner_add_suite(runner, device_linux_suite());
+	srunner_add_suite(runner, device_status_suite());
 	srunner_add_suite(runner, device_drive_suite());
 	srunner_run_all(runner, CK_NORMAL);
 	failed = srunner_ntests_failed(runner);

@@ -12,6 +12,7 @@ Suite *device_uri_suite(void);
 Suite *device_controller_suite(void);
 Suite *device_wrap_suite(void);
 Suite *device_linux_suite(void);
+Suite *device_status_suite(void);
 Suite *device_drive_suite(void);
 
 /* A directory of this test's own, removed by device_dir_done. */

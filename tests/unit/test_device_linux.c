@@ -50,6 +50,12 @@ static void sysfs_make(void)
 	make("devices/nvme0/nvme0n1/%s", "mq/0/cpu_list", "0");
 	make("devices/nvme0/nvme0n1/%s", "mq/1/cpu_list", "1");
 	make("devices/nvme0/nvme0n1/nvme0n1p1/%s", "partition", "1");
+	make("devices/virtual/nvme-subsystem/nvme-subsys1/%s", "nvme1n1/queue/max_hw_sectors_kb", "128");
+	make("class/nvme-subsystem/%s", ".keep", "");
+	tie("devices/virtual/nvme-subsystem/nvme-subsys1/subsystem", "class/nvme-subsystem");
+	tie("devices/virtual/nvme-subsystem/nvme-subsys1/nvme1n1/device", "devices/virtual/nvme-subsystem/nvme-subsys1");
+	tie("class/block/nvme1n1", "devices/virtual/nvme-subsystem/nvme-subsys1/nvme1n1");
+	tie("devices/nvme0/nvme0n1/device", "devices/nvme0");
 	make("devices/nvme0/%s/dev", "ng0n1", "240:0");
 	make("devices/nvme0/%s", "dev", "241:0");
 	make("devices/scsi/1:0:0:0/block/%s/dev", "sdb", "8:16");
@@ -122,7 +128,16 @@ START_TEST(nodes_and_their_other_names)
 	strcpy(node.block, "nvme0n1");
 	nvefs_node_limits(sysfs, &node, &limits);
 	ck_assert_uint_eq(limits.max_bytes, 127 * 4096);
+	ck_assert_uint_eq(limits.transfer_bytes, 512 << 10);
+	ck_assert_uint_eq(limits.segments_bytes, 127 * 4096);
 	ck_assert_uint_eq(limits.hw_queues, 2);
+	ck_assert(!limits.multipath);
+	/* The head of several paths belongs to the subsystem. */
+	strcpy(node.block, "nvme1n1");
+	nvefs_node_limits(sysfs, &node, &limits);
+	ck_assert_uint_eq(limits.max_bytes, 128 << 10);
+	ck_assert_uint_eq(limits.segments_bytes, 0);
+	ck_assert(limits.multipath);
 	strcpy(node.block, "");
 	nvefs_node_limits(sysfs, &node, &limits);
 	ck_assert_uint_eq(limits.max_bytes, 0);
@@ -177,16 +192,18 @@ START_TEST(retries_are_bounded_and_in_order)
 	struct nvefs_dev *dev = device_open("ram:64M");
 	struct nvefs_queue *q = device_queue(dev);
 	struct nvefs_retry once = {.tries = 0}, pause = {.tries = 0}, e = {.tries = 0};
+	const struct nvefs_retry_want never = {NVEFS_RETRY_NEVER, 0}, at_once = {NVEFS_RETRY_ONCE, 0},
+				      paused = {NVEFS_RETRY_PAUSE, 0};
 	struct nvefs_retries r;
 	int n = 0;
 
 	ck_assert_int_eq(nvefs_retries_init(&r, q), 0);
-	ck_assert(!nvefs_retries_add(&r, &e, NVEFS_RETRY_NEVER));
-	ck_assert(nvefs_retries_add(&r, &pause, NVEFS_RETRY_PAUSE));
-	ck_assert(nvefs_retries_add(&r, &once, NVEFS_RETRY_ONCE));
+	ck_assert(!nvefs_retries_add(&r, &e, never));
+	ck_assert(nvefs_retries_add(&r, &pause, paused));
+	ck_assert(nvefs_retries_add(&r, &once, at_once));
 	ck_assert(!nvefs_retries_prepare_wait(&r));
 	ck_assert_ptr_eq(nvefs_retries_due(&r), &once);
-	ck_assert(!nvefs_retries_add(&r, &once, NVEFS_RETRY_ONCE));
+	ck_assert(!nvefs_retries_add(&r, &once, at_once));
 	/* The queue's descriptor tells when the other is due. */
 	while (nvefs_retries_prepare_wait(&r)) {
 		struct pollfd pfd = {.fd = nvefs_queue_fd(q), .events = POLLIN};
@@ -195,7 +212,7 @@ START_TEST(retries_are_bounded_and_in_order)
 	}
 	ck_assert_ptr_eq(nvefs_retries_due(&r), &pause);
 	ck_assert_ptr_null(nvefs_retries_due(&r));
-	for (pause.tries = 0; n < 100 && nvefs_retries_add(&r, &pause, NVEFS_RETRY_PAUSE); n++)
+	for (pause.tries = 0; n < 100 && nvefs_retries_add(&r, &pause, paused); n++)
 		nvefs_list_del(&pause.link);
 	ck_assert_int_ge(n, 3);
 	ck_assert_int_le(n, 10);
