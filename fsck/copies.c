@@ -71,7 +71,8 @@ static int check_header(struct nvefs_check_ctx *c, unsigned int slot, void *buf)
 	const struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&c->sb, slot),
 						.twin = nvefs_journal_header_twin(&c->sb, slot),
 						.uuid = c->sb.uuid,
-						.type = NVEFS_BT_JHEADER};
+						.type = NVEFS_BT_JHEADER,
+						.super = &c->sb};
 	struct nvefs_copies copies;
 	int err = nvefs_copies_read(c->q, &want, true, buf, &copies);
 
@@ -108,7 +109,8 @@ int nvefs_mend_copies(struct nvefs_check_ctx *c)
 							.twin = k->at.twin,
 							.txn = k->at.txn,
 							.uuid = c->sb.uuid,
-							.type = k->type};
+							.type = k->type,
+							.super = &c->sb};
 		struct nvefs_copies copies;
 
 		err = nvefs_copies_read(c->q, &want, true, buf, &copies);

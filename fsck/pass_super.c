@@ -201,7 +201,8 @@ static int check_jheaders(struct nvefs_check_ctx *c)
 		struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&c->sb, i),
 						  .twin = nvefs_journal_header_twin(&c->sb, i),
 						  .uuid = c->sb.uuid,
-						  .type = NVEFS_BT_JHEADER};
+						  .type = NVEFS_BT_JHEADER,
+						  .super = &c->sb};
 		struct nvefs_problem p = {
 			.code = NVEFS_P_JHEADER_SLOT, .pblk = want.pblk, .found = i, .why = "cannot be read"};
 		enum nvefs_block_status status = NVEFS_BLOCK_CONTENT;

@@ -54,7 +54,8 @@ static void read_headers(struct nvefs_salvage *s)
 		const struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(&s->c->sb, i),
 							.twin = nvefs_journal_header_twin(&s->c->sb, i),
 							.uuid = s->c->sb.uuid,
-							.type = NVEFS_BT_JHEADER};
+							.type = NVEFS_BT_JHEADER,
+							.super = &s->c->sb};
 		struct nvefs_copies copies;
 		struct nvefs_jheader h;
 

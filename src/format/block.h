@@ -9,6 +9,8 @@
 #include <nvefs/format.h>
 #include <stdint.h>
 
+struct nvefs_super;
+
 #define NVEFS_BLOCK_BYTES 4096u
 #define NVEFS_UUID_BYTES 16u
 
@@ -44,6 +46,7 @@ struct nvefs_block_expect {
 	uint64_t txn;	     /* 0: any */
 	const uint8_t *uuid; /* NULL: any */
 	uint16_t type;
+	const struct nvefs_super *super; /* for readers of both copies, see store/copies.h; may be NULL */
 };
 
 /* Set the header (checksum zero, no second copy); the rest of the block is left alone. */

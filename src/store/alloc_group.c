@@ -9,26 +9,15 @@
 #include <string.h>
 
 #include "base/bitmap.h"
+#include "format/content.h"
 #include "store/alloc_parts.h"
 
 /* What the bitmap on disk must say, whatever else is in it. */
-static int bitmap_check(const struct nvefs_store *st, uint32_t g, const uint8_t *bits)
+static int bitmap_check(const struct nvefs_store *st, uint32_t g, const struct nvefs_disk_bitmap *d)
 {
-	uint32_t len = nvefs_layout_group_len(&st->super, g);
-	uint64_t start = nvefs_layout_group_start(g);
-
-	if (NVEFS_GROUP_BLKS - nvefs_bitmap_count(bits, NVEFS_GROUP_BLKS) !=
-	    st->alloc->groups[g].free_blks)
+	if (NVEFS_GROUP_BLKS - nvefs_bitmap_count(d->bits, NVEFS_GROUP_BLKS) != st->alloc->groups[g].free_blks)
 		return -EUCLEAN;
-	if (nvefs_bitmap_next_zero(bits, len, NVEFS_GROUP_BLKS) != NVEFS_GROUP_BLKS)
-		return -EUCLEAN;
-	for (uint32_t i = 0; i < len && nvefs_layout_is_fixed(&st->super, start + i); i++)
-		if (!nvefs_bitmap_test(bits, i))
-			return -EUCLEAN;
-	for (uint32_t i = len; i-- && nvefs_layout_is_fixed(&st->super, start + i);)
-		if (!nvefs_bitmap_test(bits, i))
-			return -EUCLEAN;
-	return 0;
+	return nvefs_content_possible(&st->super, d) ? 0 : -EUCLEAN;
 }
 
 static int bitmap_get(struct nvefs_store *st, uint32_t g, struct nvefs_miss *miss,
@@ -77,7 +66,7 @@ int nvefs_group_get(struct nvefs_store *st, uint32_t g, struct nvefs_miss *miss)
 	if (err)
 		return err;
 	bits = ((const struct nvefs_disk_bitmap *)b->data)->bits;
-	err = bitmap_check(st, g, bits);
+	err = bitmap_check(st, g, b->data);
 	if (err)
 		return err;
 	m = mem_new(g, bits);

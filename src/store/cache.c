@@ -278,7 +278,8 @@ int nvefs_copies_check(struct nvefs_store *st, struct nvefs_queue *q, const stru
 						.twin = look->at.twin,
 						.txn = look->at.txn,
 						.uuid = st->super.uuid,
-						.type = look->type};
+						.type = look->type,
+						.super = &st->super};
 	struct nvefs_copies fresh;
 	uint8_t known = 0;
 	void *buf;
@@ -476,7 +477,8 @@ int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct
 						.twin = miss->twin,
 						.txn = miss->txn,
 						.uuid = st->super.uuid,
-						.type = miss->type};
+						.type = miss->type,
+						.super = &st->super};
 	void *data = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 	struct nvefs_copies c = {0};
 	bool judged;

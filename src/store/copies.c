@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "format/content.h"
 
 /* Read and judge one copy. */
 static void copy_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, int i, void *buf,
@@ -40,6 +41,28 @@ static bool twin_is_better(struct nvefs_copies *c, const void *first, const void
 	return b > a;
 }
 
+/* Copy i is intact as far as its header and checksum tell, and yet cannot be true. */
+static bool is_odd(const struct nvefs_block_expect *want, const struct nvefs_copies *c, int i, const void *buf)
+{
+	return want->super && !(c->bad & 1u << i) && !nvefs_content_possible(want->super, buf);
+}
+
+/*
+ * Both copies are written with the same bytes. Should they differ all the same (bad memory at one of the two
+ * writings), the one that can be true is.
+ */
+static void judge_content(const struct nvefs_block_expect *want, struct nvefs_copies *c, const void *first,
+			  const void *twin)
+{
+	bool odd[2] = {is_odd(want, c, 0, first), is_odd(want, c, 1, twin)};
+	int i = odd[0] ? 0 : 1;
+
+	if (c->bad || odd[0] == odd[1] || nvefs_block_txn(first) != nvefs_block_txn(twin))
+		return;
+	c->status[i] = NVEFS_BLOCK_CONTENT;
+	c->bad = (uint8_t)(1u << i);
+}
+
 int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, bool both, void *buf,
 		      struct nvefs_copies *ret)
 {
@@ -51,7 +74,7 @@ int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *wa
 		return -ENOMEM;
 	if (!c.bad)
 		c.good = 0;
-	if (want->twin && (c.bad || both)) {
+	if (want->twin && (c.bad || both || is_odd(want, &c, 0, buf))) {
 		twin = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 		if (!twin)
 			return -ENOMEM;
@@ -60,6 +83,7 @@ int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *wa
 			nvefs_buf_free(twin);
 			return -ENOMEM;
 		}
+		judge_content(want, &c, buf, twin);
 		if (twin_is_better(&c, buf, twin)) {
 			c.good = 1;
 			memcpy(buf, twin, NVEFS_BLOCK_SIZE);

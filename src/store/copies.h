@@ -25,7 +25,9 @@ struct nvefs_copies {
  * Read the block that `want` describes from whichever copy is good into buf
  * (4096 bytes). The first copy alone when it is good, unless `both` asks for a look
  * at the other as well. Of two intact ones that differ in age the newer one
- * counts (want->txn 0), the other is stale. 0, also when one is bad; -EUCLEAN or
+ * counts (want->txn 0), the other is stale. Of two intact ones of one age of which
+ * one says what is impossible (nvefs_content_possible, want->super set) the other counts; when both do it is left to
+ * whoever decodes the block. 0, also when one is bad; -EUCLEAN or
  * -EIO: there is no good one, and buf has what was read last; -ENOMEM.
  */
 int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, bool both, void *buf,

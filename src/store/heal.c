@@ -103,7 +103,8 @@ static void header_check(struct nvefs_store *st, struct nvefs_queue *q)
 						.twin = nvefs_journal_header_twin(&st->super, slot),
 						.txn = st->journal.tail_txn,
 						.uuid = st->super.uuid,
-						.type = NVEFS_BT_JHEADER};
+						.type = NVEFS_BT_JHEADER,
+						.super = &st->super};
 	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 	struct nvefs_copies c = {0};
 	int err = buf ? nvefs_copies_read(q, &want, true, buf, &c) : -ENOMEM;

@@ -67,7 +67,8 @@ static int read_header_slot(struct recovery *r, unsigned int slot, void *buf, bo
 	const struct nvefs_block_expect want = {.pblk = nvefs_journal_header_pblk(sb, slot),
 						.twin = nvefs_journal_header_twin(sb, slot),
 						.uuid = sb->uuid,
-						.type = NVEFS_BT_JHEADER};
+						.type = NVEFS_BT_JHEADER,
+						.super = sb};
 	struct nvefs_copies c;
 	struct nvefs_jheader h;
 	int err = nvefs_copies_read(r->q, &want, true, buf, &c);
@@ -383,7 +384,8 @@ static struct nvefs_block_expect root_place(const struct nvefs_super *sb)
 	return (struct nvefs_block_expect){.pblk = sb->root_pblk,
 					   .twin = nvefs_layout_root_twin(sb),
 					   .uuid = sb->uuid,
-					   .type = NVEFS_BT_ROOT};
+					   .type = NVEFS_BT_ROOT,
+					   .super = sb};
 }
 
 /*

@@ -10,7 +10,7 @@
 #include <errno.h>
 
 #include "base/log.h"
-#include "format/layout.h"
+#include "format/content.h"
 #include "store/alloc.h"
 #include "store/tree_path.h"
 
@@ -46,19 +46,6 @@ static bool bounds_ok(const void *block, const struct nvefs_tree_range *range)
 	return range_has(range, &first) && range_has(range, &last);
 }
 
-static bool content_ok(struct nvefs_store *st, const void *block)
-{
-	if (nvefs_node_check(block))
-		return false;
-	if (!nvefs_node_level(block))
-		return true;
-	for (uint32_t i = 0; i < nvefs_node_nitems(block); i++)
-		if (!nvefs_layout_node_ok(nvefs_store_super(st), nvefs_inner_pblk(block, i),
-					  nvefs_inner_child(block, i).twin))
-			return false;
-	return true;
-}
-
 static int complain(uint64_t pblk, uint32_t level)
 {
 	static struct nvefs_ratelimit rl = {.interval_s = 5, .burst = 10};
@@ -83,7 +70,7 @@ int nvefs_tree_node_get(struct nvefs_store *st, struct nvefs_block_ref at, uint3
 		return err;
 	/* Readers under the shared lock may all find out at once; they store the same. */
 	if (!__atomic_load_n(&b->checked, __ATOMIC_RELAXED)) {
-		if (!content_ok(st, b->data))
+		if (!nvefs_content_possible(nvefs_store_super(st), b->data))
 			return complain(at.pblk, level);
 		__atomic_store_n(&b->checked, true, __ATOMIC_RELAXED);
 	}

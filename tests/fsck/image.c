@@ -268,10 +268,10 @@ static void fill(struct image *img)
 
 /* ---- Life ---- */
 
-void image_init(struct image *img)
+static void init(struct image *img, uint32_t flags)
 {
 	struct nvefs_dev_open_opts open_opts = {0};
-	struct nvefs_mkfs_params params = {.label = "damage", .creator = "test_fsck"};
+	struct nvefs_mkfs_params params = {.label = "damage", .creator = "test_fsck", .flags = flags};
 	struct nvefs_store_opts opts = {0};
 	struct nvefs_error err = {""};
 
@@ -282,6 +282,16 @@ void image_init(struct image *img)
 	ck_assert_msg(!nvefs_store_open(img->dev, &opts, &img->st, &err), "%s", err.text);
 	ck_assert_int_eq(nvefs_store_start(img->st), 0);
 	fill(img);
+}
+
+void image_init(struct image *img)
+{
+	init(img, 0);
+}
+
+void image_init_dup(struct image *img)
+{
+	init(img, NVEFS_SB_META_DUP);
 }
 
 void image_close(struct image *img)

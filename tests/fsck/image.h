@@ -37,6 +37,8 @@ struct image {
 
 /* Make it, with the store open. */
 void image_init(struct image *img);
+/* The same with second copies of metadata. */
+void image_init_dup(struct image *img);
 void image_done(struct image *img);
 /* Commit, checkpoint, close the store: the device holds all in its place. */
 void image_close(struct image *img);

@@ -154,6 +154,35 @@ START_TEST(test_lost_and_found_again)
 }
 END_TEST
 
+/* One copy of a node says what cannot be, under a right checksum: the other one is used, and mends it. */
+START_TEST(test_impossible_copy)
+{
+	struct nvefs_disk_node *n;
+	struct image img;
+	struct found f;
+	uint64_t pblk;
+
+	image_init_dup(&img);
+	image_close(&img);
+	pblk = _i % 2 ? image_leaf(&img) : image_root_node(&img);
+	n = (void *)image_block(&img, pblk);
+	if (_i / 2)
+		pblk = nvefs_block_twin(n);
+	n->heap_used = le16_make(5);
+	image_put_back(&img, pblk, (void *)n, true);
+	image_check(&img, true, &f);
+	ck_assert_int_eq(f.err, 0);
+	ck_assert_uint_eq(f.n, 1);
+	ck_assert(found_code(&f, NVEFS_P_COPY_BAD));
+	image_mend(&img, NVEFS_REPAIR_SAFE, &f);
+	ck_assert(found_code(&f, NVEFS_P_COPY_BAD));
+	image_check(&img, true, &f);
+	ck_assert_int_eq(f.err, 0);
+	ck_assert_uint_eq(f.n, 0);
+	image_done(&img);
+}
+END_TEST
+
 /* A directory keeps the name in the directory that it calls its parent, whichever is found first. */
 START_TEST(test_second_name)
 {
@@ -464,6 +493,7 @@ int main(void)
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_add_test(tc, test_lost_and_found);
 	tcase_add_test(tc, test_lost_and_found_again);
+	tcase_add_loop_test(tc, test_impossible_copy, 0, 4);
 	tcase_add_test(tc, test_second_name);
 	tcase_add_test(tc, test_second_name_first);
 	tcase_add_test(tc, test_wrong_hash);
