@@ -87,7 +87,7 @@ struct nvefs_io {
 
 	/* The queue's own, opaque to the caller. */
 	struct {
-		struct nvefs_io *next, *parent;
+		struct nvefs_io *next, *parent, *older, *newer;
 		void *ctx;
 		uint64_t ns;
 		uint32_t left, tag;

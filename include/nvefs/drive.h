@@ -105,4 +105,19 @@ int nvefs_dev_health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, stru
 /* One warning in words, of those in *critical_warning, whose bit is cleared; NULL: none is left. */
 const char *nvefs_drive_warning(uint8_t *critical_warning);
 
+/* An io that the device has not answered for some time. It is not given up: its memory is the device's. */
+struct nvefs_slow {
+	uint8_t op; /* enum nvefs_io_op, or NVEFS_IO_NOPS for one of no such kind */
+	uint64_t pblk;
+	uint32_t nblks;
+	uint64_t age_ns;
+	uint32_t others; /* that have become as old and were not told of */
+};
+typedef void nvefs_slow_fn(void *arg, const struct nvefs_slow *slow);
+/*
+ * Have `fn` called, by the thread of the queue that it is on, once for each io that has waited for
+ * `after_ns`, up to half as much later; several at once are told of together. Before any queue is opened.
+ */
+void nvefs_dev_watch(struct nvefs_dev *dev, uint64_t after_ns, nvefs_slow_fn *fn, void *arg);
+
 #endif

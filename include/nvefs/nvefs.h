@@ -50,6 +50,7 @@ struct nvefs_mount_opts {
 	uint64_t cache_bytes; /* metadata and segment maps; 0: default 128 MiB */
 	uint32_t commit_interval_s; /* 0: default 5 */
 	uint32_t max_workers;	    /* 0: default 8 */
+	uint64_t slow_io_ns;	    /* a command that waits as long is logged; 0: default 10 s */
 	uint32_t fingerprint_bits;  /* tests only; 0: 64 */
 	uint32_t name_hash_bits;    /* tests only; 0: 52 */
 };

@@ -90,6 +90,11 @@ struct nvefs_dev {
 	struct nvefs_drive drive;
 	enum nvefs_route route;
 
+	/* Who is told of slow ios, and when; see nvefs_dev_watch. */
+	uint64_t watch_ns;
+	nvefs_slow_fn *watch_fn;
+	void *watch_arg;
+
 	/* The front's. */
 	struct nvefs_mutex lock; /* queues, nqueues, past */
 	struct nvefs_list queues;
@@ -113,6 +118,13 @@ struct nvefs_io_fifo {
 	struct nvefs_io *head, *tail;
 };
 
+struct nvefs_watch {
+	struct nvefs_io *oldest, *newest;
+	uint64_t due_ns;  /* of the next look; 0: the timer is off */
+	uint64_t told_ns; /* what was submitted until then has been told of when it had to be */
+	int timer_fd;	  /* -1: nobody wants to be told */
+};
+
 struct nvefs_queue {
 	struct nvefs_dev *dev;
 	void *priv; /* the back end's */
@@ -125,6 +137,7 @@ struct nvefs_queue {
 	struct nvefs_io_fifo backlog, late;
 	struct nvefs_split *splits_free;
 	void *splits;
+	struct nvefs_watch watch;
 	int event_fd, epoll_fd;
 	uint32_t woken; /* atomic; set by any thread */
 	bool wake_held;

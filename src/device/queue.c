@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "device/split.h"
+#include "device/watch.h"
 #include "nvme/status.h"
 
 static void assert_owner(const struct nvefs_queue *q)
@@ -123,7 +124,7 @@ int nvefs_queue_init(struct nvefs_dev *dev, uint32_t depth, struct nvefs_queue *
 		return -ENOMEM;
 	q->dev = dev;
 	q->owner = pthread_self();
-	q->event_fd = q->epoll_fd = -1;
+	q->event_fd = q->epoll_fd = q->watch.timer_fd = -1;
 	q->depth = dev->limits.queue_depth;
 	if (depth && depth < q->depth)
 		q->depth = depth;
@@ -138,12 +139,16 @@ int nvefs_queue_init(struct nvefs_dev *dev, uint32_t depth, struct nvefs_queue *
 	if (err)
 		goto del_queue;
 	err = nvefs_split_pool_init(q);
+	if (!err)
+		err = nvefs_watch_init(q);
 	if (err)
 		goto done_backend;
 	*ret_queue = q;
 	return 0;
 
 done_backend:
+	nvefs_watch_done(q);
+	nvefs_split_pool_done(q);
 	dev->ops->queue_done(q);
 del_queue:
 	dev_del_queue(dev, q);
@@ -161,6 +166,7 @@ void nvefs_queue_done(struct nvefs_queue *q)
 	q->dev->ops->queue_done(q);
 	dev_del_queue(q->dev, q);
 	nvefs_split_pool_done(q);
+	nvefs_watch_done(q);
 	fds_close(q);
 	free(q);
 }
@@ -250,6 +256,7 @@ void nvefs_queue_submit(struct nvefs_queue *q, struct nvefs_io *io)
 
 	assert_owner(q);
 	q->inflight++;
+	nvefs_watch_add(q, io);
 	io->err = 0;
 	io->q.parent = NULL;
 	io->q.next = NULL;
@@ -273,6 +280,7 @@ static void call_back(struct nvefs_queue *q, struct nvefs_io *io)
 {
 	assert(q->inflight);
 	q->inflight--;
+	nvefs_watch_del(q, io);
 	q->ncallbacks++;
 	if (io->err)
 		count(&q->counters.errors, 1);
@@ -389,6 +397,7 @@ static bool may_sleep(struct nvefs_queue *q)
 {
 	/* A full ring may have got room meanwhile; that a command waits is no reason to spin. */
 	send_backlog(q);
+	nvefs_watch_prepare_wait(q);
 	return !q->late.head && q->dev->ops->prepare_wait(q);
 }
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: MIT */
+#include <stdio.h>
 #include <stdlib.h>
+
+#include <nvefs/drive.h>
 
 #include "base/log.h"
 #include "format/layout.h"
@@ -10,8 +13,31 @@
 #define DEFAULT_DEDUP_BYTES (64ull << 20)
 #define DEFAULT_COMMIT_S 5u
 #define DEFAULT_WORKERS 8u
+#define DEFAULT_SLOW_IO_NS 10000000000ull
 #define OWN_QUEUES 2u /* commit thread, background thread */
 #define UNMOUNT_ORPHANS_NS 10000000000ull
+
+/* As the kernel's "hung task": it waits on, but somebody should know. */
+static void tell_slow(void *arg, const struct nvefs_slow *slow)
+{
+	static const char *const names[] = {"read", "write", "flush", "discard", "zeroing", "compare", "command"};
+	struct nvefs_fs *fs = arg;
+	char where[64] = "", others[64] = "", swallowed[48] = "";
+	uint32_t missed;
+
+	if (!nvefs_ratelimit_ok(&fs->log_limit, &missed))
+		return;
+	if (slow->nblks)
+		snprintf(where, sizeof(where), " of %u blocks at block %llu", slow->nblks,
+			 (unsigned long long)slow->pblk);
+	if (slow->others)
+		snprintf(others, sizeof(others), ", and to %u others", slow->others);
+	if (missed)
+		snprintf(swallowed, sizeof(swallowed), " (%u messages left out)", missed);
+	nvefs_log(NVEFS_LOG_WARN, "%s: the device has not answered a %s%s for %.1f s%s%s; waiting on",
+		  nvefs_dev_identity(fs->dev)->target, names[slow->op < NVEFS_IO_NOPS ? slow->op : NVEFS_IO_NOPS], where,
+		  (double)slow->age_ns / 1e9, others, swallowed);
+}
 
 static void fill_opts(struct nvefs_mount_opts *o)
 {
@@ -23,6 +49,8 @@ static void fill_opts(struct nvefs_mount_opts *o)
 		o->commit_interval_s = DEFAULT_COMMIT_S;
 	if (!o->max_workers)
 		o->max_workers = DEFAULT_WORKERS;
+	if (!o->slow_io_ns)
+		o->slow_io_ns = DEFAULT_SLOW_IO_NS;
 	if (!o->fingerprint_bits)
 		o->fingerprint_bits = 64;
 	if (!o->name_hash_bits)
@@ -183,10 +211,12 @@ int nvefs_mount(struct nvefs_dev *dev, const struct nvefs_mount_opts *opts, stru
 		return nvefs_error_set(err, -ENOMEM, "%s: out of memory", target);
 	if (fs->max_workers > lim->max_queues - OWN_QUEUES)
 		fs->max_workers = lim->max_queues - OWN_QUEUES;
+	nvefs_dev_watch(dev, fs->opts.slow_io_ns, tell_slow, fs);
 	rc = open_store(fs, err);
 	if (!rc)
 		rc = start(fs, err);
 	if (rc) {
+		nvefs_dev_watch(dev, 0, NULL, NULL);
 		fs_free(fs);
 		return rc;
 	}

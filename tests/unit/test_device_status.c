@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/thread.h"
+#include "device/fault.h"
 #include "device/layer.h"
 #include "device/nvme_linux.h"
 #include "device/retry.h"
@@ -322,6 +324,87 @@ START_TEST(many_refused_transfers)
 }
 END_TEST
 
+/* ---- Not answered ---- */
+
+static struct nvefs_slow told[64];
+static uint32_t ntold;
+
+static void tell(void *arg, const struct nvefs_slow *slow)
+{
+	ck_assert_ptr_eq(arg, told);
+	ck_assert_uint_lt(ntold, 64);
+	told[ntold++] = *slow;
+}
+
+static void submit_read(struct nvefs_queue *q, struct nvefs_io *io, uint64_t pblk, void *buf, int *done)
+{
+	*io = (struct nvefs_io){.op = NVEFS_IO_READ, .pblk = pblk, .nblks = 1, .niov = 1, .done = count_done, .arg = done};
+	io->one = (struct iovec){buf, 4096};
+	io->iov = &io->one;
+	nvefs_queue_submit(q, io);
+}
+
+/*
+ * One of many commands is not answered for 400 ms, while others come and go: it is told of once, after 100 to
+ * 150 ms, and goes on waiting. Of four that hang together one is told of, and their number.
+ */
+START_TEST(what_is_not_answered_is_told_once)
+{
+	const struct nvefs_fault late = {
+	    .op = NVEFS_IO_READ, .action = NVEFS_FAULT_LATE, .nth = 1, .first_pblk = 7, .end_pblk = 8,
+	    .every = 1, .delay_ns = 400000000};
+	const struct nvefs_fault late_flush = {.op = NVEFS_IO_FLUSH, .action = NVEFS_FAULT_DELAY, .nth = 1,
+					       .delay_ns = 300000000};
+	struct nvefs_dev *dev = NULL;
+	struct nvefs_queue *q;
+	uint8_t *buf = nvefs_buf_new(8 * 4096);
+	struct nvefs_io ios[5];
+	int done = 0, quick = 0;
+	uint64_t start;
+
+	ck_assert_int_eq(nvefs_fault_wrap(device_open("ram:16M,vwc=on"), &late, 1, &dev), 0);
+	ck_assert_int_eq(nvefs_fault_add(dev, &late_flush), 0);
+	nvefs_dev_watch(dev, 100000000, tell, told);
+	q = device_queue(dev);
+	submit_read(q, &ios[0], 7, buf, &done);
+	start = nvefs_now_ns();
+	while (!done) {
+		submit_read(q, &ios[1], 100, buf + 4096, &quick);
+		nvefs_queue_poll(q, 0);
+		nvefs_queue_wait(q, 1000000);
+		while (nvefs_queue_inflight(q) > (done ? 0u : 1u))
+			nvefs_queue_poll(q, 0);
+	}
+	ck_assert_uint_ge(nvefs_now_ns() - start, 390000000);
+	ck_assert_int_gt(quick, 10);
+	ck_assert_uint_eq(ntold, 1);
+	ck_assert_int_eq(told[0].op, NVEFS_IO_READ);
+	ck_assert_uint_eq(told[0].pblk, 7);
+	ck_assert_uint_eq(told[0].nblks, 1);
+	ck_assert_uint_eq(told[0].others, 0);
+	ck_assert_uint_ge(told[0].age_ns, 100000000);
+	for (int i = 0; i < 4; i++)
+		submit_read(q, &ios[i], 7, buf + i * 4096, &done);
+	while (done < 5) {
+		nvefs_queue_poll(q, 0);
+		nvefs_queue_wait(q, UINT64_MAX); /* its own timer wakes it */
+	}
+	ck_assert_uint_eq(ntold, 2);
+	ck_assert_uint_eq(told[1].others, 3);
+	/* In a synchronous call, too. */
+	ck_assert_int_eq(nvefs_queue_flush(q), 0);
+	ck_assert_uint_eq(ntold, 3);
+	ck_assert_int_eq(told[2].op, NVEFS_IO_FLUSH);
+	/* Nothing under way: the timer ends by itself, and nothing is told. */
+	nvefs_queue_wait(q, 200000000);
+	nvefs_queue_wait(q, 200000000);
+	ck_assert_uint_eq(ntold, 3);
+	nvefs_queue_done(q);
+	nvefs_dev_close(dev);
+	nvefs_buf_free(buf);
+}
+END_TEST
+
 Suite *device_status_suite(void)
 {
 	Suite *s = suite_create("device status");
@@ -334,6 +417,7 @@ Suite *device_status_suite(void)
 	tcase_add_test(t, delays_that_the_controller_names);
 	tcase_add_loop_test(t, a_refused_transfer_goes_in_parts, 0, sizeof(most) / sizeof(most[0]));
 	tcase_add_test(t, many_refused_transfers);
+	tcase_add_test(t, what_is_not_answered_is_told_once);
 	suite_add_tcase(s, t);
 	return s;
 }
