@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """The file system on the kernel's NVMe and SCSI drivers, by every way to them, and across ways."""
+import json
 import os
 import shutil
 import subprocess
@@ -79,6 +80,40 @@ class Told(DriveCase):
             said = run(CTL, "info", self.mnt).stdout
             self.umount()
             self.assertIn(word, said)
+
+    def nvme_cli(self, command, node_name):
+        return json.loads(run("nvme", command, node_name, "-o", "json").stdout)
+
+    def test_info_is_nvme_cli_s(self):
+        """What is told of a namespace is what nvme-cli reads of it."""
+        for way in (WAYS[0], WAYS[3]):
+            self.make(way)
+            self.mount_way(way)
+            before = self.nvme_cli("smart-log", node(way.target))
+            told = self.info()
+            after = self.nvme_cli("smart-log", node(way.target))
+            ns, ctrl = (self.nvme_cli(c, node(way.target)) for c in ("id-ns", "id-ctrl"))
+            self.umount()
+            drive, health = told["drive"]["nvme"], told["health"]
+            lba = 1 << ns["lbafs"][ns["flbas"] & 15]["ds"]
+            for key, value in (("model", ctrl["mn"].strip()), ("serial", ctrl["sn"].strip()), ("lba_bytes", lba),
+                               ("firmware", ctrl["fr"].strip()), ("controller_id", ctrl["cntlid"]),
+                               ("size_bytes", ns["nsze"] * lba), ("used_bytes", ns["nuse"] * lba),
+                               ("mdts_bytes", 4096 << ctrl["mdts"]), ("npwg_bytes", (ns["npwg"] + 1) * lba),
+                               ("npdg_bytes", (ns["npdg"] + 1) * lba), ("nows_bytes", (ns["nows"] + 1) * lba),
+                               ("awupf_bytes", (ctrl["awupf"] + 1) * lba), ("transfer_bytes", 128 << 10),
+                               ("lba_format", ns["flbas"] & 15), ("lba_formats", ns["nlbaf"] + 1),
+                               ("volatile_write_cache", "on"), ("shared", bool(ns["nmic"] & 1)), ("hw_queues", 2)):
+                self.assertEqual(drive[key], value, (way.name, key))
+            self.assertEqual(drive["nguid"].strip("0"), ns["nguid"].strip("0"))
+            self.assertEqual(health["temperature_celsius"], before["temperature"] - 273)
+            self.assertEqual(health["spare_percent"], before["avail_spare"])
+            for key, name, unit in (("read_bytes", "data_units_read", 512000), ("media_errors", "media_errors", 1),
+                                    ("written_bytes", "data_units_written", 512000),
+                                    ("read_commands", "host_read_commands", 1), ("power_cycles", "power_cycles", 1),
+                                    ("unsafe_shutdowns", "unsafe_shutdowns", 1)):
+                self.assertLessEqual(int(before[name]) * unit, health[key], key)
+                self.assertLessEqual(health[key], int(after[name]) * unit, key)
 
     def test_without_ng_node(self):
         """The block node goes by ioctl when its ng node is missing, and says so."""
