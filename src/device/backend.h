@@ -48,7 +48,7 @@ static inline struct nvefs_raw_io *nvefs_raw_from_io(struct nvefs_io *io)
 struct nvefs_backend_ops {
 	const char *name;
 	bool raw;   /* takes NVEFS_IO_RAW and admin */
-	bool fused; /* raw entries may be fused pairs; the lowest device's counts */
+	bool fused; /* two raw entries, one submitted right after the other, may be a fused pair */
 	/* No queue is left. Frees the device, not the one below it. */
 	void (*close)(struct nvefs_dev *dev);
 	/* May be NULL: front text only. */

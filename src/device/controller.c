@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * A command's way: fetched from the ring into a free nvefs_ctrl_cmd; executed, which asks the
- * medium once or several times; then, when it is not due yet, on the timed
+ * medium once or several times; before that on the list of those held, when it must wait for the gate
+ * (ctrl_gate.c); then, when it is not due yet, on the timed
  * list; then posted, and free again. The rings hold no more than the queue's
  * depth, so that there is always a free one.
  */
@@ -136,7 +137,9 @@ int nvefs_ctrl_queue_new(struct nvefs_ctrl *c, struct nvefs_queue *q, uint32_t d
 	if (!cq)
 		return -ENOMEM;
 	cq->ctrl = c;
+	cq->queue = q;
 	cq->timer_fd = -1;
+	nvefs_list_init(&cq->held);
 	nvefs_list_init(&cq->free);
 	nvefs_list_init(&cq->timed);
 	err = take_qid(c, cq, &qid);
@@ -176,21 +179,51 @@ void nvefs_ctrl_queue_free(struct nvefs_ctrl_queue *cq)
 	free(cq);
 }
 
-void nvefs_ctrl_doorbell(struct nvefs_ctrl_queue *cq)
+/* The next entry as a command at work, or NULL. */
+static struct nvefs_ctrl_cmd *fetch(struct nvefs_ctrl_queue *cq)
 {
 	uint64_t latency = cq->ctrl->cfg.latency_ns;
+	struct nvefs_ctrl_cmd *cmd;
 
-	while (!nvefs_list_empty(&cq->free)) {
-		struct nvefs_ctrl_cmd *cmd =
-		    nvefs_container_of(cq->free.next, struct nvefs_ctrl_cmd, link);
+	if (nvefs_list_empty(&cq->free))
+		return NULL;
+	cmd = nvefs_container_of(cq->free.next, struct nvefs_ctrl_cmd, link);
+	if (!nvefs_rings_fetch(&cq->rings, &cmd->sqe))
+		return NULL;
+	nvefs_list_del(&cmd->link);
+	cmd->due_ns = latency ? nvefs_now_ns() + latency : 0;
+	cmd->status = 0;
+	cmd->result = 0;
+	cmd->gate = NVEFS_GATE_NONE;
+	cmd->pair = NULL;
+	return cmd;
+}
 
-		if (!nvefs_rings_fetch(&cq->rings, &cmd->sqe))
-			return;
-		nvefs_list_del(&cmd->link);
-		cmd->due_ns = latency ? nvefs_now_ns() + latency : 0;
-		cmd->status = 0;
-		cmd->result = 0;
-		nvefs_ctrl_execute(cmd);
+static uint8_t fuse(const struct nvefs_nvme_sqe *sqe)
+{
+	return sqe->flags & NVEFS_NVME_FUSE_MASK;
+}
+
+/* The next entry, when it is the second of a fused pair. The doorbell tells of both at once. */
+static struct nvefs_ctrl_cmd *fetch_second(struct nvefs_ctrl_queue *cq)
+{
+	struct nvefs_nvme_sqe next;
+
+	if (!nvefs_rings_peek(&cq->rings, &next) || fuse(&next) != NVEFS_NVME_FUSE_SECOND)
+		return NULL;
+	return fetch(cq);
+}
+
+void nvefs_ctrl_doorbell(struct nvefs_ctrl_queue *cq)
+{
+	struct nvefs_ctrl_cmd *cmd, *second;
+
+	while ((cmd = fetch(cq))) {
+		second = fuse(&cmd->sqe) == NVEFS_NVME_FUSE_FIRST ? fetch_second(cq) : NULL;
+		if (second)
+			nvefs_ctrl_execute_pair(cmd, second);
+		else
+			nvefs_ctrl_execute(cmd);
 	}
 }
 
@@ -210,6 +243,7 @@ void nvefs_ctrl_complete(struct nvefs_ctrl_cmd *cmd)
 
 	nvefs_buf_free(cmd->bounce);
 	cmd->bounce = NULL;
+	nvefs_ctrl_gate_leave(cmd);
 	if (!cmd->due_ns || cmd->due_ns <= nvefs_now_ns()) {
 		post(cmd);
 		return;
@@ -234,6 +268,7 @@ void nvefs_ctrl_run(struct nvefs_ctrl_queue *cq)
 	uint64_t now;
 
 	cq->ctrl->media->ops->poll(cq->mq);
+	nvefs_ctrl_gate_resume(cq);
 	cmd = first_timed(cq);
 	if (!cmd)
 		return;
@@ -262,7 +297,7 @@ static bool timer_arm(struct nvefs_ctrl_queue *cq)
 
 bool nvefs_ctrl_prepare_wait(struct nvefs_ctrl_queue *cq)
 {
-	if (nvefs_rings_has_completion(&cq->rings))
+	if (nvefs_rings_has_completion(&cq->rings) || nvefs_ctrl_gate_ready(cq))
 		return false;
 	return cq->ctrl->media->ops->prepare_wait(cq->mq) && timer_arm(cq);
 }

@@ -52,6 +52,7 @@ struct nvefs_ctrl {
 	bool write_cache; /* the feature's value, atomic */
 	uint32_t granted_queues;
 	uint64_t unsafe_shutdowns; /* atomic */
+	uint32_t gate; /* atomic; not 0: closed, see ctrl_gate.c */
 
 	struct nvefs_mutex lock; /* below */
 	struct nvefs_list queues;
@@ -61,6 +62,8 @@ struct nvefs_ctrl {
 };
 
 struct nvefs_ctrl_queue;
+/* Where a command stands with the gate of ctrl_gate.c. */
+enum nvefs_ctrl_gate { NVEFS_GATE_NONE, NVEFS_GATE_CHANGING, NVEFS_GATE_PAIR, NVEFS_GATE_OWNER };
 /* One command that the controller works on. */
 struct nvefs_ctrl_cmd {
 	struct nvefs_list link;
@@ -74,15 +77,20 @@ struct nvefs_ctrl_cmd {
 	uint64_t due_ns;
 	uint32_t result;
 	uint16_t status;
+	uint8_t gate;		     /* enum nvefs_ctrl_gate */
+	struct nvefs_ctrl_cmd *pair; /* the other one of a fused pair */
 };
 
 struct nvefs_ctrl_queue {
 	struct nvefs_ctrl *ctrl;
+	struct nvefs_queue *queue; /* to wake */
 	struct nvefs_rings rings;
 	struct nvefs_media_queue *mq;
 	struct nvefs_ctrl_cmd *cmds;
 	struct nvefs_list free, timed; /* timed: finished but not due, by due_ns */
-	int timer_fd;		       /* -1 without latency */
+	struct nvefs_list held;	       /* they wait for the gate */
+	uint32_t changing; /* atomic, written by the owner: commands at work that change the medium */
+	int timer_fd;	   /* -1 without latency */
 	struct nvefs_list link;
 	struct nvefs_ctrl_stats stats; /* written by the owner, read by any, relaxed */
 };
@@ -108,8 +116,22 @@ uint16_t nvefs_ctrl_admin(struct nvefs_ctrl *c, const struct nvefs_nvme_sqe *sqe
 			  uint32_t len, uint32_t *ret_result);
 /* Begin a fetched I/O command; it ends in nvefs_ctrl_complete. ctrl_io.c. */
 void nvefs_ctrl_execute(struct nvefs_ctrl_cmd *cmd);
+/* The same for a fused pair (NVM command set 1.0, 3.2.2 and base 2.0, 3.4.2). */
+void nvefs_ctrl_execute_pair(struct nvefs_ctrl_cmd *first, struct nvefs_ctrl_cmd *second);
 /* cmd->status is set: post it, now or when it is due. */
 void nvefs_ctrl_complete(struct nvefs_ctrl_cmd *cmd);
+
+/*
+ * The gate. A command that changes the medium enters before it does, cmd->next being what
+ * begins it: false means that it is held, and that next runs later. So does a fused
+ * pair, which then is alone with the medium, by its first command. Both leave when they are done.
+ */
+bool nvefs_ctrl_gate_enter(struct nvefs_ctrl_cmd *cmd, bool pair);
+void nvefs_ctrl_gate_leave(struct nvefs_ctrl_cmd *cmd);
+/* Try what is held again. */
+void nvefs_ctrl_gate_resume(struct nvefs_ctrl_queue *cq);
+/* Would a try help? */
+bool nvefs_ctrl_gate_ready(const struct nvefs_ctrl_queue *cq);
 
 void nvefs_ctrl_stats(struct nvefs_ctrl *c, struct nvefs_ctrl_stats *ret);
 

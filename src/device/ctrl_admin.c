@@ -25,6 +25,13 @@ static void put_text(char *field, size_t len, const char *text)
 	memcpy(field, text, strlen(text) < len ? strlen(text) : len);
 }
 
+static uint32_t max_lbas(const struct nvefs_ctrl *c)
+{
+	uint32_t lbas = c->cfg.mdts_bytes / c->cfg.lba_bytes;
+
+	return lbas < NVEFS_NVME_MAX_NLBS ? lbas : NVEFS_NVME_MAX_NLBS;
+}
+
 static void identify_ctrl(struct nvefs_ctrl *c, struct nvefs_nvme_id_ctrl *id)
 {
 	char serial[21];
@@ -51,6 +58,9 @@ static void identify_ctrl(struct nvefs_ctrl *c, struct nvefs_nvme_id_ctrl *id)
 	id->maxcmd = le16_make((uint16_t)c->cfg.depth);
 	id->nn = le32_make(1);
 	id->oncs = le16_make(oncs);
+	id->fuses = le16_make(NVEFS_NVME_FUSES_COMPARE_WRITE);
+	/* What one transfer can carry; a pair is alone with the medium, however long it is. */
+	id->acwu = le16_make((uint16_t)(max_lbas(c) - 1));
 	id->vwc = (c->cfg.vwc ? NVEFS_NVME_VWC_PRESENT : 0) | NVEFS_NVME_VWC_FLUSH_ALL_YES;
 	id->sgls = le32_make(1);
 	snprintf(id->subnqn, sizeof(id->subnqn), "nqn.2014-08.org.nvmexpress:uuid:nvefs-%s",
@@ -148,6 +158,8 @@ static uint32_t feature_value(struct nvefs_ctrl *c, uint8_t fid, uint8_t sel)
 {
 	bool vwc = fid == NVEFS_NVME_FEATURE_WRITE_CACHE;
 
+	if (fid == NVEFS_NVME_FEATURE_POWER && sel != NVEFS_NVME_SEL_CAPABILITIES)
+		return 0; /* there is power state 0 only (NPSS) */
 	switch (sel) {
 	case NVEFS_NVME_SEL_CAPABILITIES:
 		return NVEFS_NVME_FEATURE_CAP_CHANGEABLE;
@@ -163,7 +175,7 @@ static uint32_t feature_value(struct nvefs_ctrl *c, uint8_t fid, uint8_t sel)
 static bool feature_known(const struct nvefs_ctrl *c, uint8_t fid)
 {
 	return (fid == NVEFS_NVME_FEATURE_WRITE_CACHE && c->cfg.vwc) ||
-	       fid == NVEFS_NVME_FEATURE_QUEUES;
+	       fid == NVEFS_NVME_FEATURE_QUEUES || fid == NVEFS_NVME_FEATURE_POWER;
 }
 
 static uint16_t admin_get_features(struct nvefs_ctrl *c, const struct nvefs_nvme_sqe *sqe,
@@ -205,6 +217,8 @@ static uint16_t admin_set_features(struct nvefs_ctrl *c, const struct nvefs_nvme
 		return DNR(NVEFS_NVME_SC_FEATURE_NOT_SAVEABLE);
 	if (fid == NVEFS_NVME_FEATURE_QUEUES)
 		return set_queues(c, value, ret_result);
+	if (fid == NVEFS_NVME_FEATURE_POWER)
+		return value & NVEFS_NVME_POWER_STATE_MASK ? DNR(NVEFS_NVME_SC_INVALID_FIELD) : 0;
 	__atomic_store_n(&c->write_cache, (bool)(value & NVEFS_NVME_WRITE_CACHE_ENABLE),
 			 __ATOMIC_RELAXED);
 	return 0;

@@ -56,6 +56,14 @@ static void media_submit(struct nvefs_ctrl_cmd *cmd, void (*next)(struct nvefs_c
 		next(cmd);
 }
 
+/* The same for what changes the medium: not while a fused pair is at work. */
+static void change(struct nvefs_ctrl_cmd *cmd, void (*begin)(struct nvefs_ctrl_cmd *))
+{
+	cmd->next = begin;
+	if (nvefs_ctrl_gate_enter(cmd, false))
+		begin(cmd);
+}
+
 /* The data pointer as a scatter list of exactly `bytes`. 0 or a status. */
 static uint16_t map_data(struct nvefs_ctrl_cmd *cmd, uint64_t bytes)
 {
@@ -154,7 +162,7 @@ static void cmd_read(struct nvefs_ctrl_cmd *cmd)
 	media_submit(cmd, finish);
 }
 
-static void cmd_write(struct nvefs_ctrl_cmd *cmd)
+static uint16_t prepare_write(struct nvefs_ctrl_cmd *cmd)
 {
 	uint16_t status = map_range(cmd, NVEFS_MEDIA_WRITE);
 
@@ -164,15 +172,31 @@ static void cmd_write(struct nvefs_ctrl_cmd *cmd)
 		status = check_writable(cmd);
 	if (!status)
 		status = map_data(cmd, cmd->req.len);
-	if (status) {
-		fail(cmd, status);
-		return;
-	}
 	cmd->req.iov = cmd->iov;
 	cmd->req.niov = cmd->niov;
+	return status;
+}
+
+static void submit_write(struct nvefs_ctrl_cmd *cmd, void (*next)(struct nvefs_ctrl_cmd *))
+{
 	count(&cmd->cq->stats.write_cmds, 1);
 	count(&cmd->cq->stats.write_bytes, cmd->req.len);
-	media_submit(cmd, write_done);
+	media_submit(cmd, next);
+}
+
+static void begin_write(struct nvefs_ctrl_cmd *cmd)
+{
+	submit_write(cmd, write_done);
+}
+
+static void cmd_write(struct nvefs_ctrl_cmd *cmd)
+{
+	uint16_t status = prepare_write(cmd);
+
+	if (status)
+		fail(cmd, status);
+	else
+		change(cmd, begin_write);
 }
 
 static void cmd_flush(struct nvefs_ctrl_cmd *cmd)
@@ -184,6 +208,12 @@ static void cmd_flush(struct nvefs_ctrl_cmd *cmd)
 		media_submit(cmd, finish);
 }
 
+static void begin_zeroes(struct nvefs_ctrl_cmd *cmd)
+{
+	count(&cmd->cq->stats.write_cmds, 1);
+	media_submit(cmd, finish);
+}
+
 static void cmd_write_zeroes(struct nvefs_ctrl_cmd *cmd)
 {
 	uint16_t status = map_range(cmd, NVEFS_MEDIA_ZERO);
@@ -192,12 +222,10 @@ static void cmd_write_zeroes(struct nvefs_ctrl_cmd *cmd)
 		status = check_writable(cmd);
 	if (!status && !cmd->cq->ctrl->media->can_deallocate)
 		status = DNR(NVEFS_NVME_SC_INVALID_OPCODE);
-	if (status) {
+	if (status)
 		fail(cmd, status);
-		return;
-	}
-	count(&cmd->cq->stats.write_cmds, 1);
-	media_submit(cmd, finish);
+	else
+		change(cmd, begin_zeroes);
 }
 
 /* Ranges one after the other; a bad one ends the command. */
@@ -263,28 +291,34 @@ static void cmd_dsm(struct nvefs_ctrl_cmd *cmd)
 	copy_from_iov(cmd, cmd->bounce);
 	cmd->req = (struct nvefs_media_req){.kind = NVEFS_MEDIA_DEALLOCATE, .done = cmd->req.done};
 	cmd->step = 0;
-	dsm_next(cmd);
+	change(cmd, dsm_next);
 }
 
-static void compare_done(struct nvefs_ctrl_cmd *cmd)
+/* The medium has been read: 0, or how the command ends. */
+static uint16_t compared(struct nvefs_ctrl_cmd *cmd)
 {
 	const uint8_t *medium = cmd->bounce;
 
 	if (cmd->req.err) {
-		finish(cmd);
-		return;
+		count(&cmd->cq->stats.media_errors, 1);
+		return media_status(cmd);
 	}
-	for (uint32_t i = 0; i < cmd->niov && !cmd->status; i++) {
+	for (uint32_t i = 0; i < cmd->niov; i++) {
 		if (memcmp(medium, cmd->iov[i].iov_base, cmd->iov[i].iov_len))
-			cmd->status = DNR(NVEFS_NVME_SC_COMPARE_FAILED);
+			return DNR(NVEFS_NVME_SC_COMPARE_FAILED);
 		medium += cmd->iov[i].iov_len;
 	}
+	return 0;
+}
+
+static void compare_done(struct nvefs_ctrl_cmd *cmd)
+{
+	cmd->status = compared(cmd);
 	nvefs_ctrl_complete(cmd);
 }
 
 /* Compare and Verify read the medium into a buffer of the controller's own. */
-static void read_inside(struct nvefs_ctrl_cmd *cmd, bool with_data,
-			void (*next)(struct nvefs_ctrl_cmd *))
+static uint16_t prepare_inside(struct nvefs_ctrl_cmd *cmd, bool with_data)
 {
 	uint16_t status = map_range(cmd, NVEFS_MEDIA_READ);
 
@@ -292,31 +326,34 @@ static void read_inside(struct nvefs_ctrl_cmd *cmd, bool with_data,
 		status = check_mdts(cmd);
 	if (!status && with_data)
 		status = map_data(cmd, cmd->req.len);
-	if (!status) {
-		cmd->bounce = nvefs_buf_new(cmd->req.len);
-		if (!cmd->bounce)
-			status = NVEFS_NVME_SC_INTERNAL;
-	}
+	if (status)
+		return status;
+	cmd->bounce = nvefs_buf_new(cmd->req.len);
+	cmd->inner = (struct iovec){cmd->bounce, cmd->req.len};
+	cmd->req.iov = &cmd->inner;
+	cmd->req.niov = 1;
+	return cmd->bounce ? 0 : NVEFS_NVME_SC_INTERNAL;
+}
+
+static void read_inside(struct nvefs_ctrl_cmd *cmd, uint16_t status,
+			void (*next)(struct nvefs_ctrl_cmd *))
+{
 	if (status) {
 		fail(cmd, status);
 		return;
 	}
-
-	cmd->inner = (struct iovec){cmd->bounce, cmd->req.len};
-	cmd->req.iov = &cmd->inner;
-	cmd->req.niov = 1;
 	count(&cmd->cq->stats.read_cmds, 1);
 	media_submit(cmd, next);
 }
 
 static void cmd_compare(struct nvefs_ctrl_cmd *cmd)
 {
-	read_inside(cmd, true, compare_done);
+	read_inside(cmd, prepare_inside(cmd, true), compare_done);
 }
 
 static void cmd_verify(struct nvefs_ctrl_cmd *cmd)
 {
-	read_inside(cmd, false, finish);
+	read_inside(cmd, prepare_inside(cmd, false), finish);
 }
 
 static void (*const commands[256])(struct nvefs_ctrl_cmd *) = {
@@ -326,15 +363,81 @@ static void (*const commands[256])(struct nvefs_ctrl_cmd *) = {
     [NVEFS_NVME_DSM] = cmd_dsm,
 };
 
+/* Both end: the one that failed by itself with its status, the other one for its sake. */
+static void pair_fail(struct nvefs_ctrl_cmd *first, uint16_t by_first, uint16_t by_second)
+{
+	struct nvefs_ctrl_cmd *second = first->pair;
+
+	first->status = by_first ? by_first : DNR(NVEFS_NVME_SC_FUSED_FAILED);
+	second->status = by_second ? by_second : DNR(NVEFS_NVME_SC_FUSED_FAILED);
+	nvefs_ctrl_complete(first);
+	nvefs_ctrl_complete(second);
+}
+
+static void pair_written(struct nvefs_ctrl_cmd *second)
+{
+	struct nvefs_ctrl_cmd *first = second->pair;
+	uint16_t status = media_status(second);
+
+	if (status) {
+		count(&second->cq->stats.media_errors, 1);
+		pair_fail(first, 0, status);
+		return;
+	}
+	count_media(second);
+	nvefs_ctrl_complete(first);
+	nvefs_ctrl_complete(second);
+}
+
+static void pair_compared(struct nvefs_ctrl_cmd *first)
+{
+	uint16_t status = compared(first);
+
+	if (status)
+		pair_fail(first, status, 0);
+	else
+		submit_write(first->pair, pair_written);
+}
+
+static void begin_pair(struct nvefs_ctrl_cmd *first)
+{
+	read_inside(first, 0, pair_compared);
+}
+
+/* Compare and Write of the same LBAs is the one pair that there is. */
+void nvefs_ctrl_execute_pair(struct nvefs_ctrl_cmd *first, struct nvefs_ctrl_cmd *second)
+{
+	uint16_t by_first = DNR(NVEFS_NVME_SC_INVALID_FIELD), by_second = by_first;
+	const struct nvefs_nvme_sqe *a = &first->sqe, *b = &second->sqe;
+
+	first->pair = second;
+	second->pair = first;
+	if (a->opcode == NVEFS_NVME_COMPARE && b->opcode == NVEFS_NVME_WRITE &&
+	    nvefs_nvme_sqe_slba(a) == nvefs_nvme_sqe_slba(b) &&
+	    nvefs_nvme_sqe_nlbs(a) == nvefs_nvme_sqe_nlbs(b)) {
+		by_first = le32_get(a->nsid) == NVEFS_CTRL_NSID ? prepare_inside(first, true)
+								: DNR(NVEFS_NVME_SC_INVALID_NS);
+		by_second = le32_get(b->nsid) == NVEFS_CTRL_NSID ? prepare_write(second)
+								 : DNR(NVEFS_NVME_SC_INVALID_NS);
+	}
+	first->next = begin_pair;
+	if (by_first || by_second)
+		pair_fail(first, by_first, by_second);
+	else if (nvefs_ctrl_gate_enter(first, true))
+		begin_pair(first);
+}
+
 void nvefs_ctrl_execute(struct nvefs_ctrl_cmd *cmd)
 {
 	uint32_t nsid = le32_get(cmd->sqe.nsid);
-	uint8_t opcode = cmd->sqe.opcode;
+	uint8_t opcode = cmd->sqe.opcode, fuse = cmd->sqe.flags & NVEFS_NVME_FUSE_MASK;
 
 	if (!commands[opcode])
 		fail(cmd, DNR(NVEFS_NVME_SC_INVALID_OPCODE));
-	else if (cmd->sqe.flags & NVEFS_NVME_FUSE_MASK)
+	else if (fuse == NVEFS_NVME_FUSE_MASK)
 		fail(cmd, DNR(NVEFS_NVME_SC_INVALID_FIELD));
+	else if (fuse) /* half of a pair */
+		fail(cmd, DNR(NVEFS_NVME_SC_FUSED_MISSING));
 	else if (nsid != NVEFS_CTRL_NSID &&
 		 !(nsid == NVEFS_NVME_NSID_ALL && opcode == NVEFS_NVME_FLUSH))
 		fail(cmd, DNR(NVEFS_NVME_SC_INVALID_NS));

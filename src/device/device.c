@@ -80,9 +80,7 @@ bool nvefs_dev_takes_raw(const struct nvefs_dev *dev)
 
 bool nvefs_dev_takes_fused(const struct nvefs_dev *dev)
 {
-	while (dev->below)
-		dev = dev->below;
-	return dev->ops->fused;
+	return dev->ops->fused && dev->limits.queue_depth > 1;
 }
 
 int nvefs_dev_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,

@@ -30,6 +30,7 @@ struct host_queue {
 	struct nvefs_ctrl_queue *cq;
 	uint32_t first_free, depth; /* depth: none */
 	uint32_t lba_shift;	    /* from blocks */
+	bool unrung;		    /* the first of a fused pair is in the ring, untold */
 	struct slot slots[];
 };
 
@@ -83,13 +84,27 @@ static void set_iov(struct nvefs_nvme_sqe *sqe, const struct nvefs_io_command *c
 		set_data(sqe, cmd->iov, cmd->niov * (uint32_t)sizeof(*cmd->iov), NVEFS_SGL_IOVEC);
 }
 
+static void ring(struct host_queue *hq)
+{
+	hq->unrung = false;
+	nvefs_rings_ring(&hq->cq->rings);
+	nvefs_ctrl_doorbell(hq->cq);
+}
+
+/* A fused pair is told at once (base 2.0, 3.4.2); a queue of one has no room for it. */
+static bool is_first_of_pair(const struct host_queue *hq, const struct nvefs_nvme_sqe *sqe)
+{
+	return (sqe->flags & NVEFS_NVME_FUSE_MASK) == NVEFS_NVME_FUSE_FIRST && hq->depth > 1;
+}
+
 static int host_submit(struct nvefs_queue *q, struct nvefs_io *io)
 {
 	struct host_queue *hq = q->priv;
 	uint32_t index = hq->first_free;
+	bool first = io->op == NVEFS_IO_RAW && is_first_of_pair(hq, &nvefs_raw_from_io(io)->sqe);
 	struct slot *slot;
 
-	if (index == hq->depth)
+	if (index == hq->depth || (first && hq->slots[index].next_free == hq->depth))
 		return -EAGAIN;
 	slot = &hq->slots[index];
 	slot->io = io;
@@ -99,8 +114,9 @@ static int host_submit(struct nvefs_queue *q, struct nvefs_io *io)
 	if (!nvefs_rings_push(&hq->cq->rings, &slot->cmd.sqe))
 		return -EAGAIN;
 	hq->first_free = slot->next_free;
-	nvefs_rings_ring(&hq->cq->rings);
-	nvefs_ctrl_doorbell(hq->cq);
+	hq->unrung = first;
+	if (!first)
+		ring(hq);
 	return 0;
 }
 
@@ -110,6 +126,8 @@ static void host_poll(struct nvefs_queue *q, uint32_t max)
 	struct nvefs_nvme_cqe cqe;
 	uint32_t n;
 
+	if (hq->unrung) /* its other half did not follow */
+		ring(hq);
 	nvefs_ctrl_run(hq->cq);
 	/* A callback that submits again to memory gets its completion at once; one round of the
 	 * ring ends that. */
@@ -130,7 +148,9 @@ static void host_poll(struct nvefs_queue *q, uint32_t max)
 
 static bool host_prepare_wait(struct nvefs_queue *q)
 {
-	return nvefs_ctrl_prepare_wait(((struct host_queue *)q->priv)->cq);
+	struct host_queue *hq = q->priv;
+
+	return !hq->unrung && nvefs_ctrl_prepare_wait(hq->cq);
 }
 
 static int host_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,

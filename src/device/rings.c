@@ -68,11 +68,18 @@ bool nvefs_rings_reap(struct nvefs_rings *r, struct nvefs_nvme_cqe *ret_cqe)
 	return true;
 }
 
-bool nvefs_rings_fetch(struct nvefs_rings *r, struct nvefs_nvme_sqe *ret_sqe)
+bool nvefs_rings_peek(const struct nvefs_rings *r, struct nvefs_nvme_sqe *ret_sqe)
 {
 	if (r->ctrl.sq_head == r->sq_tail_doorbell)
 		return false;
 	*ret_sqe = r->sq[r->ctrl.sq_head];
+	return true;
+}
+
+bool nvefs_rings_fetch(struct nvefs_rings *r, struct nvefs_nvme_sqe *ret_sqe)
+{
+	if (!nvefs_rings_peek(r, ret_sqe))
+		return false;
 	r->ctrl.sq_head = next(r, r->ctrl.sq_head);
 	return true;
 }

@@ -40,7 +40,8 @@ void nvefs_rings_ring(struct nvefs_rings *r);
 bool nvefs_rings_has_completion(const struct nvefs_rings *r);
 bool nvefs_rings_reap(struct nvefs_rings *r, struct nvefs_nvme_cqe *ret_cqe);
 
-/* Controller: take the next entry; post a completion, for which there is always room. */
+/* Controller: look at the next entry; take it; post a completion, for which there is always room. */
+bool nvefs_rings_peek(const struct nvefs_rings *r, struct nvefs_nvme_sqe *ret_sqe);
 bool nvefs_rings_fetch(struct nvefs_rings *r, struct nvefs_nvme_sqe *ret_sqe);
 void nvefs_rings_post(struct nvefs_rings *r, uint16_t cid, uint32_t result, uint16_t status);
 

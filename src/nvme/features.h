@@ -32,6 +32,7 @@ enum nvefs_nvme_feature_sel {
 #define NVEFS_NVME_FEATURE_CAP_SAVEABLE (1u << 0)
 #define NVEFS_NVME_FEATURE_CAP_NS (1u << 1)
 #define NVEFS_NVME_FEATURE_CAP_CHANGEABLE (1u << 2)
+#define NVEFS_NVME_POWER_STATE_MASK 0x1fu /* value of the power management feature */
 #define NVEFS_NVME_WRITE_CACHE_ENABLE (1u << 0) /* value of the write cache feature */
 
 /* Number of queues, in cdw11 of Set Features and dword 0 of the answer: both 0-based. */

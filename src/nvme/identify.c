@@ -32,6 +32,7 @@ void nvefs_nvme_ctrl_parse(const struct nvefs_nvme_id_ctrl *id, struct nvefs_nvm
 	ret->sqes = id->sqes;
 	ret->cqes = id->cqes;
 	ret->lpa = id->lpa;
+	ret->npss = id->npss;
 	ret->compare = oncs & NVEFS_NVME_ONCS_COMPARE;
 	ret->write_uncorrectable = oncs & NVEFS_NVME_ONCS_WRITE_UNCORRECTABLE;
 	ret->dsm = oncs & NVEFS_NVME_ONCS_DSM;

@@ -35,6 +35,7 @@ struct nvefs_nvme_ctrl_info {
 	uint8_t mdts;	    /* exponent over the minimum page size, 0: no limit */
 	uint8_t sqes, cqes; /* required (3:0) and largest (7:4) entry sizes, as exponents */
 	uint8_t lpa;
+	uint8_t npss; /* the highest power state: the one that takes least */
 	bool compare, write_uncorrectable, dsm, write_zeroes, verify, fused_compare_write;
 	bool vwc; /* a volatile write cache is there */
 	bool sgl;

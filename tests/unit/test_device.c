@@ -114,6 +114,7 @@ int main(void)
 
 	srunner_add_suite(runner, device_seam_suite());
 	srunner_add_suite(runner, device_controller_suite());
+	srunner_add_suite(runner, device_fused_suite());
 	srunner_add_suite(runner, device_wrap_suite());
 	srunner_add_suite(runner, device_linux_suite());
 	srunner_add_suite(runner, device_status_suite());

@@ -10,6 +10,7 @@
 Suite *device_seam_suite(void);
 Suite *device_uri_suite(void);
 Suite *device_controller_suite(void);
+Suite *device_fused_suite(void);
 Suite *device_wrap_suite(void);
 Suite *device_linux_suite(void);
 Suite *device_status_suite(void);

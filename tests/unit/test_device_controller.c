@@ -91,7 +91,7 @@ START_TEST(test_status)
 	ck_assert_uint_eq(raw(q, &sqe, NULL, 0), NVEFS_NVME_SC_INVALID_NS);
 	rw(&sqe, NVEFS_NVME_COMPARE, 0, 1);
 	sqe.flags = NVEFS_NVME_FUSE_FIRST;
-	ck_assert_uint_eq(raw(q, &sqe, buf, 512), NVEFS_NVME_SC_INVALID_FIELD);
+	ck_assert_uint_eq(raw(q, &sqe, buf, 512), NVEFS_NVME_SC_FUSED_MISSING);
 	memset(buf, 1, 512);
 	rw(&sqe, NVEFS_NVME_COMPARE, 0, 1);
 	ck_assert_uint_eq(raw(q, &sqe, buf, 512), NVEFS_NVME_SC_COMPARE_FAILED);
@@ -185,7 +185,9 @@ START_TEST(test_identify)
 	ck_assert_uint_eq(ctrl.mdts, 6);
 	ck_assert(ctrl.vwc && ctrl.compare && ctrl.dsm && ctrl.write_zeroes && ctrl.verify &&
 		  ctrl.sgl);
-	ck_assert(!ctrl.write_uncorrectable && !ctrl.fused_compare_write);
+	ck_assert(!ctrl.write_uncorrectable && ctrl.fused_compare_write);
+	ck_assert_uint_eq(ctrl.acwu, 64); /* as much as a transfer */
+	ck_assert_uint_eq(ctrl.npss, 0);
 	ck_assert_uint_eq(ctrl.nn, 1);
 	nvefs_nvme_sqe_identify(&sqe, 1, NVEFS_NVME_CNS_NS, 0);
 	ck_assert_uint_eq(admin(dev, &sqe, page, 4096, &result), 0);
@@ -242,6 +244,14 @@ START_TEST(test_features)
 				    NVEFS_NVME_SEL_DEFAULT);
 	ck_assert_uint_eq(admin(dev, &sqe, NULL, 0, &result), 0);
 	ck_assert_uint_eq(result, 1);
+	/* Power management is mandatory; there is one state. */
+	nvefs_nvme_sqe_get_features(&sqe, 0, NVEFS_NVME_FEATURE_POWER, NVEFS_NVME_SEL_CURRENT);
+	ck_assert_uint_eq(admin(dev, &sqe, NULL, 0, &result), 0);
+	ck_assert_uint_eq(result, 0);
+	nvefs_nvme_sqe_set_features(&sqe, 0, NVEFS_NVME_FEATURE_POWER, false, 0);
+	ck_assert_uint_eq(admin(dev, &sqe, NULL, 0, &result), 0);
+	nvefs_nvme_sqe_set_features(&sqe, 0, NVEFS_NVME_FEATURE_POWER, false, 1);
+	ck_assert_uint_eq(admin(dev, &sqe, NULL, 0, &result), NVEFS_NVME_SC_INVALID_FIELD);
 	nvefs_nvme_sqe_get_features(&sqe, 0, 0x7e, NVEFS_NVME_SEL_CURRENT);
 	ck_assert_uint_eq(admin(dev, &sqe, NULL, 0, &result), NVEFS_NVME_SC_INVALID_FIELD);
 
