@@ -28,19 +28,22 @@ static void answer_header(sg_io_hdr_t *hdr, const struct nvefs_sntl_cmd *cmd, in
 	hdr->info = host_err || hdr->status ? SG_INFO_CHECK : SG_INFO_OK;
 }
 
-static void part_done(struct nvefs_io *io)
+static void answer(struct nvefs_scsi_exec *exec)
 {
-	struct nvefs_scsi_exec_part *part = io->arg;
-	struct nvefs_scsi_exec *exec = part->exec;
-
-	nvefs_buf_free(part->bounce);
-	part->bounce = NULL;
-	if (io->err && io->status.kind != NVEFS_STATUS_NVME && exec->host_err != -ETIMEDOUT)
-		exec->host_err = io->err;
-	if (!nvefs_sntl_complete(&exec->cmd, io->status.nvme))
-		return;
 	answer_header(exec->hdr, &exec->cmd, exec->host_err);
 	exec->done(exec);
+}
+
+/* Waits for the controller: no io of the file system's comes here. */
+static void run_admin(struct nvefs_scsi_exec *exec)
+{
+	uint16_t status = 0;
+	uint32_t result;
+
+	exec->host_err =
+	    nvefs_dev_admin(exec->target->below, &exec->cmd.admin, NULL, 0, &result, &status);
+	if (!exec->host_err)
+		nvefs_sntl_admin_done(&exec->cmd, status);
 }
 
 static void gather(const sg_io_hdr_t *hdr, uint32_t offset, uint32_t bytes, uint8_t *to)
@@ -63,6 +66,62 @@ static void gather(const sg_io_hdr_t *hdr, uint32_t offset, uint32_t bytes, uint
 		bytes -= len;
 		offset = 0;
 	}
+}
+
+/* What the blocks hold has been read, in front of what they should hold. It may have changed again. */
+static void offset_done(struct nvefs_io *io)
+{
+	struct nvefs_scsi_exec_part *part = io->arg;
+	uint32_t len = part->raw.data_bytes, i = 0;
+	const uint8_t *is = part->bounce, *wanted = is + len;
+
+	while (i < len && is[i] == wanted[i])
+		i++;
+	if (!io->err && i < len)
+		nvefs_sntl_miscompare(&part->exec->cmd, i);
+	nvefs_buf_free(part->bounce);
+	part->bounce = NULL;
+	answer(part->exec);
+}
+
+/* NVMe tells that blocks differ, not where: they are read. False, and no offset, without memory. */
+static bool find_offset(struct nvefs_scsi_exec *exec)
+{
+	struct nvefs_scsi_exec_part *part = &exec->part[0];
+	struct nvefs_raw_io *raw = &part->raw;
+	uint32_t len = raw->data_bytes;
+	uint64_t slba = nvefs_nvme_sqe_slba(&raw->sqe);
+	uint32_t nlbs = nvefs_nvme_sqe_nlbs(&raw->sqe);
+
+	part->bounce = nvefs_buf_new(2 * (size_t)len);
+	if (!part->bounce)
+		return false;
+	gather(exec->hdr, exec->cmd.part[0].offset, len, (uint8_t *)part->bounce + len);
+	nvefs_nvme_sqe_rw(&raw->sqe, NVEFS_NVME_READ, exec->target->lu.nsid, slba, nlbs, 0);
+	raw->io.one = (struct iovec){part->bounce, len};
+	raw->io.iov = &raw->io.one;
+	raw->io.niov = 1;
+	raw->io.done = offset_done;
+	nvefs_queue_submit(exec->queue, &raw->io);
+	return true;
+}
+
+static void part_done(struct nvefs_io *io)
+{
+	struct nvefs_scsi_exec_part *part = io->arg;
+	struct nvefs_scsi_exec *exec = part->exec;
+
+	nvefs_buf_free(part->bounce);
+	part->bounce = NULL;
+	if (io->err && io->status.kind != NVEFS_STATUS_NVME && exec->host_err != -ETIMEDOUT)
+		exec->host_err = io->err;
+	if (!nvefs_sntl_complete(&exec->cmd, io->status.nvme))
+		return;
+	if (exec->cmd.admin_when == NVEFS_SNTL_ADMIN_LAST && !exec->host_err &&
+	    exec->cmd.status == NVEFS_SCSI_GOOD)
+		run_admin(exec);
+	if (exec->host_err || !nvefs_sntl_wants_offset(&exec->cmd) || !find_offset(exec))
+		answer(exec);
 }
 
 /* A pattern to be written many times over, or a piece of scattered data, in one buffer of its own.
@@ -129,6 +188,49 @@ static bool learn_health(struct nvefs_dev *below, struct nvefs_nvme_health *ret)
 	return true;
 }
 
+static bool cache_feature(struct nvefs_dev *below, uint8_t sel, uint32_t *ret_value)
+{
+	struct nvefs_nvme_sqe sqe;
+	uint16_t status;
+
+	nvefs_nvme_sqe_get_features(&sqe, 0, NVEFS_NVME_FEATURE_WRITE_CACHE, sel);
+	return !nvefs_dev_admin(below, &sqe, NULL, 0, ret_value, &status) && !status;
+}
+
+/*
+ * The cache as it is now: others may have switched it. A controller that does not
+ * tell has it on; whether it can be switched turns out when it is tried.
+ */
+static void learn_cache(const struct nvefs_scsi_target *t, struct nvefs_sntl_lu *lu)
+{
+	bool select = t->ctrl.oncs & NVEFS_NVME_ONCS_SAVE_SELECT;
+	uint32_t v;
+
+	if (!t->ctrl.vwc)
+		return;
+	lu->write_cache = !cache_feature(t->below, NVEFS_NVME_SEL_CURRENT, &v) ||
+			  (v & NVEFS_NVME_WRITE_CACHE_ENABLE);
+	lu->cache_default = lu->write_cache;
+	if (select && cache_feature(t->below, NVEFS_NVME_SEL_DEFAULT, &v))
+		lu->cache_default = v & NVEFS_NVME_WRITE_CACHE_ENABLE;
+	lu->cache_changeable = !select ||
+			       !cache_feature(t->below, NVEFS_NVME_SEL_CAPABILITIES, &v) ||
+			       (v & NVEFS_NVME_FEATURE_CAP_CHANGEABLE);
+}
+
+static bool about_mode(const sg_io_hdr_t *hdr)
+{
+	switch (hdr->cmd_len ? hdr->cmdp[0] : NVEFS_SCSI_TEST_UNIT_READY) {
+	case NVEFS_SCSI_MODE_SENSE_6:
+	case NVEFS_SCSI_MODE_SENSE_10:
+	case NVEFS_SCSI_MODE_SELECT_6:
+	case NVEFS_SCSI_MODE_SELECT_10:
+		return true;
+	default:
+		return false;
+	}
+}
+
 static void translate(const struct nvefs_scsi_target *t, const sg_io_hdr_t *hdr,
 		      struct nvefs_nvme_dsm_range *ranges, uint32_t max_ranges,
 		      struct nvefs_sntl_cmd *cmd)
@@ -144,6 +246,10 @@ static void translate(const struct nvefs_scsi_target *t, const sg_io_hdr_t *hdr,
 	    learn_health(t->below, &health)) {
 		now = t->lu;
 		now.health = &health;
+		lu = &now;
+	} else if (about_mode(hdr)) {
+		now = t->lu;
+		learn_cache(t, &now);
 		lu = &now;
 	}
 	if (hdr->dxfer_direction == SG_DXFER_TO_DEV) {
@@ -162,8 +268,12 @@ bool nvefs_scsi_exec_start(struct nvefs_scsi_exec *exec, const struct nvefs_scsi
 	uint32_t nparts, i;
 
 	exec->host_err = 0;
+	exec->target = t;
+	exec->queue = q;
 	translate(t, exec->hdr, exec->ranges, exec->max_ranges, &exec->cmd);
-	nparts = exec->cmd.nparts;
+	if (exec->cmd.admin_when == NVEFS_SNTL_ADMIN_FIRST)
+		run_admin(exec);
+	nparts = exec->host_err ? 0 : exec->cmd.nparts;
 	for (i = 0; i < nparts && !exec->host_err; i++) {
 		struct nvefs_scsi_exec_part *part = &exec->part[i];
 		struct nvefs_io *io = &part->raw.io;
@@ -194,7 +304,7 @@ int nvefs_scsi_exec_query(const struct nvefs_scsi_target *t, sg_io_hdr_t *hdr)
 	struct nvefs_sntl_cmd cmd;
 
 	translate(t, hdr, NULL, 0, &cmd);
-	if (cmd.nparts > 0)
+	if (cmd.nparts > 0 || cmd.admin_when)
 		return -EIO;
 	answer_header(hdr, &cmd, 0);
 	return 0;
@@ -223,8 +333,7 @@ static int identify(struct nvefs_dev *below, uint32_t nsid, uint8_t cns, void *b
 /* CNS 06h and 03h are not there on older controllers. */
 static int learn_namespace(struct nvefs_scsi_target *t, struct nvefs_dev *below, void *buf)
 {
-	uint32_t nsid = below->identity.nsid, cache = 0;
-	struct nvefs_nvme_sqe sqe;
+	uint32_t nsid = below->identity.nsid;
 	int err = identify(below, 0, NVEFS_NVME_CNS_CTRL, buf);
 
 	if (err)
@@ -238,17 +347,11 @@ static int learn_namespace(struct nvefs_scsi_target *t, struct nvefs_dev *below,
 		err = nvefs_nvme_ns_parse(buf, &t->ns);
 	if (!err && !identify(below, nsid, NVEFS_NVME_CNS_NS_DESCS, buf))
 		err = nvefs_nvme_ns_parse_descs(buf, NVEFS_NVME_IDENTIFY_BYTES, &t->ns);
-	if (!err && t->ctrl.vwc) {
-		nvefs_nvme_sqe_get_features(&sqe, 0, NVEFS_NVME_FEATURE_WRITE_CACHE,
-					    NVEFS_NVME_SEL_CURRENT);
-		err = ask_controller(below, &sqe, NULL, 0, &cache);
-	}
 	t->lu = (struct nvefs_sntl_lu){.ctrl = &t->ctrl,
 				       .ns = &t->ns,
 				       .nsid = nsid,
 				       .max_transfer_bytes = below->limits.max_transfer_blks
 							     << NVEFS_BLOCK_SHIFT,
-				       .write_cache = cache & NVEFS_NVME_WRITE_CACHE_ENABLE,
 				       /* LBAs of more than 32 bits fit no other format. */
 				       .descriptor_sense = true};
 	return err;

@@ -36,6 +36,8 @@ struct nvefs_scsi_exec {
 	uint32_t max_ranges;
 	void (*done)(struct nvefs_scsi_exec *exec); /* from a poll of the queue; hdr is answered */
 
+	const struct nvefs_scsi_target *target;
+	struct nvefs_queue *queue;
 	int host_err; /* 0, or why a command came back without NVMe status; hdr->host_status is set
 		       */
 	struct nvefs_sntl_cmd cmd;
@@ -45,7 +47,7 @@ struct nvefs_scsi_exec {
 /* True: commands are under way on `q` and `done` will be called. False: hdr is answered already. */
 bool nvefs_scsi_exec_start(struct nvefs_scsi_exec *exec, const struct nvefs_scsi_target *t,
 			   struct nvefs_queue *q);
-/* Without a queue: only commands that need none; -EIO for others. */
+/* Without a queue: only commands that ask and send nothing; -EIO for others. */
 int nvefs_scsi_exec_query(const struct nvefs_scsi_target *t, sg_io_hdr_t *hdr);
 
 #endif

@@ -15,7 +15,7 @@
 /*
  * Absent from the masks, and thus refused when set: protection information
  * (RDPROTECT and kin), RARC and FUA_NV, ANCHOR, PBDATA and LBDATA, group
- * numbers, PMI, power conditions, LOEJ, and the whole control byte. DPO is a
+ * numbers, PMI, LOEJ, saving (SP), and the whole control byte. DPO is a
  * hint that is accepted without effect. SYNC_NV (bit 2 of SYNCHRONIZE CACHE)
  * asks for less than is done, so it is accepted.
  *
@@ -41,7 +41,8 @@ static const struct nvefs_cdb_format table[] = {
     {"WRITE(6)", NVEFS_SCSI_WRITE_6, NO_SA, 6, 1, 3, 4, 1, {0x0a, 0x1f, FF2, 0xff}},
     {"INQUIRY", NVEFS_SCSI_INQUIRY, NO_SA, 6, 0, 0, 3, 2, {0x12, 0x01, 0xff, FF2}},
     {"MODE SENSE(6)", NVEFS_SCSI_MODE_SENSE_6, NO_SA, 6, 0, 0, 4, 1, {0x1a, 0x08, FF2, 0xff}},
-    {"START STOP UNIT", NVEFS_SCSI_START_STOP_UNIT, NO_SA, 6, 0, 0, 0, 0, {0x1b, 0x01, 0, 0, 0x01}},
+    {"MODE SELECT(6)", NVEFS_SCSI_MODE_SELECT_6, NO_SA, 6, 0, 0, 4, 1, {0x15, 0x10, 0, 0, 0xff}},
+    {"START STOP UNIT", NVEFS_SCSI_START_STOP_UNIT, NO_SA, 6, 0, 0, 0, 0, {0x1b, 0x01, 0, 0x0f, 0xf5}},
     {"READ CAPACITY(10)", NVEFS_SCSI_READ_CAPACITY_10, NO_SA, 10, 0, 0, 0, 0, {0x25}},
     {"READ(10)", NVEFS_SCSI_READ_10, NO_SA, 10, 2, 4, 7, 2, {0x28, 0x18, FF4, 0, FF2}},
     {"WRITE(10)", NVEFS_SCSI_WRITE_10, NO_SA, 10, 2, 4, 7, 2, {0x2a, 0x18, FF4, 0, FF2}},
@@ -57,6 +58,15 @@ static const struct nvefs_cdb_format table[] = {
      {0x35, 0x06, FF4, 0, FF2}},
     {"WRITE SAME(10)", NVEFS_SCSI_WRITE_SAME_10, NO_SA, 10, 2, 4, 7, 2, {0x41, 0x08, FF4, 0, FF2}},
     {"LOG SENSE", NVEFS_SCSI_LOG_SENSE, NO_SA, 10, 0, 0, 7, 2, {0x4d, 0, FF2, 0, 0, 0, FF2}},
+    {"MODE SELECT(10)",
+     NVEFS_SCSI_MODE_SELECT_10,
+     NO_SA,
+     10,
+     0,
+     0,
+     7,
+     2,
+     {0x55, 0x10, 0, 0, 0, 0, 0, FF2}},
     {"MODE SENSE(10)",
      NVEFS_SCSI_MODE_SENSE_10,
      NO_SA,
@@ -145,25 +155,10 @@ static uint64_t field_max(const struct nvefs_cdb_format *f, uint8_t at, uint8_t 
 	return field_get(&f->mask[at], width);
 }
 
-static int fault_set(struct nvefs_sense *fault, uint16_t asc, uint16_t byte, int bit)
+static int fault_set(struct nvefs_sense *fault, uint16_t asc, uint16_t byte, uint8_t bits)
 {
-	*fault = (struct nvefs_sense){.key = NVEFS_SENSE_ILLEGAL_REQUEST,
-				      .asc = asc,
-				      .has_field = true,
-				      .in_cdb = true,
-				      .has_bit = bit >= 0,
-				      .bit = (uint8_t)(bit >= 0 ? bit : 0),
-				      .byte = byte};
+	nvefs_sense_set_field(fault, asc, byte, bits);
 	return -EINVAL;
-}
-
-static int highest_bit(uint8_t v)
-{
-	int bit = 7;
-
-	while (bit > 0 && !(v >> bit))
-		bit--;
-	return bit;
 }
 
 /* The common case of a command that is right, in two comparisons. */
@@ -185,7 +180,7 @@ static int check_mask(const struct nvefs_cdb_format *f, const uint8_t *bytes,
 		uint8_t wrong = bytes[i] & (uint8_t)~f->mask[i];
 
 		if (wrong)
-			return fault_set(fault, NVEFS_ASC_FIELD_IN_CDB, i, highest_bit(wrong));
+			return fault_set(fault, NVEFS_ASC_FIELD_IN_CDB, i, wrong);
 	}
 	return 0;
 }
@@ -220,6 +215,9 @@ static void parse_flags(const uint8_t *b, struct nvefs_cdb *c)
 		break;
 	case NVEFS_SCSI_START_STOP_UNIT:
 		c->immed = b[1] & 0x01;
+		c->power_modifier = b[3] & 0x0f;
+		c->power_condition = b[4] >> 4;
+		c->no_flush = b[4] & 0x04;
 		c->start = b[4] & 0x01;
 		break;
 	default:
@@ -241,6 +239,10 @@ static void parse_pages(const uint8_t *b, struct nvefs_cdb *c)
 		c->pc = b[2] >> 6;
 		c->page = b[2] & 0x3f;
 		c->subpage = b[3];
+		break;
+	case NVEFS_SCSI_MODE_SELECT_6:
+	case NVEFS_SCSI_MODE_SELECT_10:
+		c->pf = b[1] & 0x10;
 		break;
 	case NVEFS_SCSI_LOG_SENSE:
 		c->pc = b[2] >> 6;
@@ -272,15 +274,15 @@ int nvefs_cdb_parse(const uint8_t *bytes, size_t len, struct nvefs_cdb *ret,
 	int err;
 
 	if (len == 0)
-		return fault_set(fault, NVEFS_ASC_INVALID_OPCODE, 0, -1);
+		return fault_set(fault, NVEFS_ASC_INVALID_OPCODE, 0, 0);
 	c.opcode = bytes[0];
 	f = nvefs_cdb_format_find(c.opcode, len > 1 ? bytes[1] & 0x1f : 0);
 	if (!f && nvefs_cdb_has_service_action(c.opcode))
-		return fault_set(fault, NVEFS_ASC_FIELD_IN_CDB, 1, 4);
+		return fault_set(fault, NVEFS_ASC_FIELD_IN_CDB, 1, 0x1f);
 	if (!f)
-		return fault_set(fault, NVEFS_ASC_INVALID_OPCODE, 0, -1);
+		return fault_set(fault, NVEFS_ASC_INVALID_OPCODE, 0, 0);
 	if (len < f->len)
-		return fault_set(fault, NVEFS_ASC_FIELD_IN_CDB, (uint16_t)len, -1);
+		return fault_set(fault, NVEFS_ASC_FIELD_IN_CDB, (uint16_t)len, 0);
 	err = check_mask(f, bytes, fault);
 	if (err)
 		return err;
@@ -311,7 +313,12 @@ static void build_flags(const struct nvefs_cdb *c, const struct nvefs_cdb_format
 		break;
 	case NVEFS_SCSI_START_STOP_UNIT:
 		b1 = c->immed ? 0x01 : 0;
-		b[4] = c->start ? 0x01 : 0;
+		b[3] = c->power_modifier & 0x0f;
+		b[4] = (uint8_t)(c->power_condition << 4 | (c->no_flush ? 0x04 : 0) | (c->start ? 0x01 : 0));
+		break;
+	case NVEFS_SCSI_MODE_SELECT_6:
+	case NVEFS_SCSI_MODE_SELECT_10:
+		b1 = c->pf ? 0x10 : 0;
 		break;
 	case NVEFS_SCSI_INQUIRY:
 		b1 = c->evpd ? 0x01 : 0;

@@ -21,6 +21,7 @@ enum nvefs_scsi_opcode {
 	NVEFS_SCSI_READ_6 = 0x08,
 	NVEFS_SCSI_WRITE_6 = 0x0a,
 	NVEFS_SCSI_INQUIRY = 0x12,
+	NVEFS_SCSI_MODE_SELECT_6 = 0x15,
 	NVEFS_SCSI_MODE_SENSE_6 = 0x1a,
 	NVEFS_SCSI_START_STOP_UNIT = 0x1b,
 	NVEFS_SCSI_READ_CAPACITY_10 = 0x25,
@@ -31,6 +32,7 @@ enum nvefs_scsi_opcode {
 	NVEFS_SCSI_WRITE_SAME_10 = 0x41,
 	NVEFS_SCSI_UNMAP = 0x42,
 	NVEFS_SCSI_LOG_SENSE = 0x4d,
+	NVEFS_SCSI_MODE_SELECT_10 = 0x55,
 	NVEFS_SCSI_MODE_SENSE_10 = 0x5a,
 	NVEFS_SCSI_READ_16 = 0x88,
 	NVEFS_SCSI_COMPARE_AND_WRITE = 0x89,
@@ -61,6 +63,9 @@ struct nvefs_cdb {
 	bool unmap, ndob;		   /* WRITE SAME */
 	uint8_t bytchk;			   /* VERIFY */
 	bool immed, start;		   /* SYNCHRONIZE CACHE, START STOP UNIT */
+	bool no_flush;			   /* START STOP UNIT */
+	uint8_t power_condition, power_modifier; /* same */
+	bool pf;			   /* MODE SELECT: pages as in the standard */
 	bool evpd;			   /* INQUIRY */
 	uint8_t page, subpage, pc;	   /* INQUIRY, MODE SENSE, LOG SENSE */
 	bool dbd, llbaa;		   /* MODE SENSE */

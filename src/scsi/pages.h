@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "scsi/sense.h"
 
 #define NVEFS_INQUIRY_BYTES 96u
 struct nvefs_scsi_inquiry {
@@ -36,9 +37,9 @@ enum nvefs_vpd_page {
 };
 #define NVEFS_VPD_BYTES 256u /* room for each of the pages built here */
 
-/* Pages 00h, 86h and B1h (not rotating) have fixed contents. */
+/* Pages 00h and B1h (not rotating) have fixed contents, 86h but for V_SUP. */
 uint32_t nvefs_vpd_supported_build(uint8_t buf[NVEFS_VPD_BYTES]);
-uint32_t nvefs_vpd_extended_build(uint8_t buf[NVEFS_VPD_BYTES]);
+uint32_t nvefs_vpd_extended_build(bool volatile_cache, uint8_t buf[NVEFS_VPD_BYTES]);
 uint32_t nvefs_vpd_characteristics_build(uint8_t buf[NVEFS_VPD_BYTES]);
 bool nvefs_vpd_supported_has(const uint8_t *buf, size_t len, uint8_t page);
 
@@ -101,6 +102,7 @@ int nvefs_scsi_capacity10_parse(const uint8_t *buf, size_t len, struct nvefs_scs
 enum nvefs_mode_page {
 	NVEFS_MODE_CACHING = 0x08,
 	NVEFS_MODE_CONTROL = 0x0a,
+	NVEFS_MODE_POWER = 0x1a, /* power condition */
 	NVEFS_MODE_ALL = 0x3f,
 };
 enum nvefs_mode_pc {
@@ -112,20 +114,35 @@ enum nvefs_mode_pc {
 
 struct nvefs_scsi_mode {
 	bool write_protected, dpofua;
-	bool has_caching, write_cache; /* page 08h, WCE */
+	bool has_caching, write_cache; /* page 08h, WCE; asked for as changeable: whether it is */
+	bool write_cache_default, write_cache_changeable; /* for builders only */
 	bool has_control, descriptor_sense;
+	bool has_power; /* page 1Ah, whose timers are all off */
 	uint64_t nlbas; /* block descriptor; 0: none was there */
 	uint32_t lba_bytes;
 };
-/* How MODE SENSE asked. `page` 08h, 0Ah or 3Fh (all). */
+/* How MODE SENSE asked. `page` 08h, 0Ah, 1Ah or 3Fh (all). */
 struct nvefs_scsi_mode_ask {
 	bool ten, dbd, llbaa;
 	uint8_t pc, page;
 };
-#define NVEFS_MODE_BYTES 64u
+#define NVEFS_MODE_BYTES 128u
 uint32_t nvefs_scsi_mode_build(const struct nvefs_scsi_mode *m,
 			       const struct nvefs_scsi_mode_ask *ask,
 			       uint8_t buf[NVEFS_MODE_BYTES]);
 int nvefs_scsi_mode_parse(const uint8_t *buf, size_t len, bool ten, struct nvefs_scsi_mode *ret);
+/* One page into 40 bytes or less that are zeros; returns its length, 0 when there is no such page. */
+uint32_t nvefs_scsi_mode_page_build(const struct nvefs_scsi_mode *m, uint8_t pc, uint8_t page,
+				    uint8_t *p);
+
+/* MODE SELECT: what a sound parameter list asks for. Of all fields only WCE can be another than it is. */
+struct nvefs_scsi_mode_change {
+	bool has_caching, write_cache;
+	uint16_t wce_at; /* the byte of the list that has WCE */
+};
+/* Check a list against `now` (SPC-4, 7.5; SBC-3, 6.5). 0, or -EINVAL with *fault and nothing else. */
+int nvefs_scsi_mode_select_parse(const struct nvefs_scsi_mode *now, const uint8_t *list, size_t len,
+				 bool ten, struct nvefs_scsi_mode_change *ret,
+				 struct nvefs_sense *fault);
 
 #endif

@@ -65,29 +65,43 @@ static uint32_t block_descriptor_put(const struct nvefs_scsi_mode *m, bool llbaa
 	return 8;
 }
 
-/* Nothing can be changed, so the changeable form of a page is all zeros. */
-static uint32_t page_put(const struct nvefs_scsi_mode *m, uint8_t pc, uint8_t page, uint8_t *p)
+static bool write_cache_bit(const struct nvefs_scsi_mode *m, uint8_t pc)
 {
-	bool values = pc != NVEFS_MODE_CHANGEABLE;
+	return pc == NVEFS_MODE_CHANGEABLE ? m->write_cache_changeable
+	       : pc == NVEFS_MODE_DEFAULT  ? m->write_cache_default
+					   : m->write_cache;
+}
 
-	p[0] = page;
-	if (page == NVEFS_MODE_CACHING) {
+/* But for WCE nothing can be changed: the changeable form of a page is zeros. */
+uint32_t nvefs_scsi_mode_page_build(const struct nvefs_scsi_mode *m, uint8_t pc, uint8_t page,
+				    uint8_t *p)
+{
+	switch (page) {
+	case NVEFS_MODE_CACHING:
 		p[1] = 0x12;
-		if (values)
-			p[2] = m->write_cache ? 0x04 : 0;
-		return 20;
+		p[2] = write_cache_bit(m, pc) ? 0x04 : 0;
+		break;
+	case NVEFS_MODE_CONTROL:
+		p[1] = 0x0a;
+		if (pc != NVEFS_MODE_CHANGEABLE) {
+			p[2] = m->descriptor_sense ? 0x04 : 0;
+			p[3] = 0x10; /* commands may be reordered freely */
+		}
+		break;
+	case NVEFS_MODE_POWER:
+		p[1] = 0x26; /* NVMe has no such timers */
+		break;
+	default:
+		return 0;
 	}
-	p[1] = 0x0a;
-	if (values) {
-		p[2] = m->descriptor_sense ? 0x04 : 0;
-		p[3] = 0x10; /* commands may be reordered freely */
-	}
-	return 12;
+	p[0] = page;
+	return 2u + p[1];
 }
 
 uint32_t nvefs_scsi_mode_build(const struct nvefs_scsi_mode *m,
 			       const struct nvefs_scsi_mode_ask *ask, uint8_t buf[NVEFS_MODE_BYTES])
 {
+	static const uint8_t pages[] = {NVEFS_MODE_CACHING, NVEFS_MODE_CONTROL, NVEFS_MODE_POWER};
 	uint8_t specific = (uint8_t)((m->write_protected ? 0x80 : 0) | (m->dpofua ? 0x10 : 0));
 	uint32_t pos = ask->ten ? 8 : 4, bd_len = 0;
 	bool llbaa = ask->ten && ask->llbaa;
@@ -96,10 +110,9 @@ uint32_t nvefs_scsi_mode_build(const struct nvefs_scsi_mode *m,
 	if (!ask->dbd)
 		bd_len = block_descriptor_put(m, llbaa, buf + pos);
 	pos += bd_len;
-	if (ask->page == NVEFS_MODE_CACHING || ask->page == NVEFS_MODE_ALL)
-		pos += page_put(m, ask->pc, NVEFS_MODE_CACHING, buf + pos);
-	if (ask->page == NVEFS_MODE_CONTROL || ask->page == NVEFS_MODE_ALL)
-		pos += page_put(m, ask->pc, NVEFS_MODE_CONTROL, buf + pos);
+	for (size_t i = 0; i < sizeof(pages); i++)
+		if (ask->page == pages[i] || ask->page == NVEFS_MODE_ALL)
+			pos += nvefs_scsi_mode_page_build(m, ask->pc, pages[i], buf + pos);
 	if (ask->ten) {
 		be16_store(buf, (uint16_t)(pos - 2));
 		buf[3] = specific;
@@ -135,6 +148,8 @@ static void page_get(const uint8_t *p, size_t len, struct nvefs_scsi_mode *m)
 	} else if ((p[0] & 0x3f) == NVEFS_MODE_CONTROL && len >= 3) {
 		m->has_control = true;
 		m->descriptor_sense = p[2] & 0x04;
+	} else if ((p[0] & 0x3f) == NVEFS_MODE_POWER) {
+		m->has_power = true;
 	}
 }
 

@@ -10,6 +10,18 @@
 enum { FIXED_CURRENT = 0x70, FIXED_DEFERRED = 0x71, DESC_CURRENT = 0x72, DESC_DEFERRED = 0x73 };
 enum { DESC_INFORMATION = 0x00, DESC_KEY_SPECIFIC = 0x02 };
 
+void nvefs_sense_set_field(struct nvefs_sense *s, uint16_t asc, uint16_t byte, uint8_t bits)
+{
+	*s = (struct nvefs_sense){.key = NVEFS_SENSE_ILLEGAL_REQUEST,
+				  .asc = asc,
+				  .has_field = true,
+				  .in_cdb = asc != NVEFS_ASC_FIELD_IN_PARAMETERS,
+				  .has_bit = bits,
+				  .byte = byte};
+	while (bits >>= 1)
+		s->bit++;
+}
+
 static void key_specific_put(const struct nvefs_sense *s, uint8_t *p)
 {
 	p[0] = (uint8_t)(0x80 | (s->in_cdb ? 0x40 : 0) | (s->has_bit ? 0x08 | (s->bit & 7) : 0));

@@ -88,6 +88,13 @@ struct nvefs_sense {
 };
 
 /*
+ * Make it ILLEGAL REQUEST with a field pointer to `byte` and, of the `bits` that are wrong there, the
+ * highest; 0: to the byte as a whole. NVEFS_ASC_FIELD_IN_PARAMETERS points into the parameter list,
+ * every other code into the CDB.
+ */
+void nvefs_sense_set_field(struct nvefs_sense *s, uint16_t asc, uint16_t byte, uint8_t bits);
+
+/*
  * Write sense data, in descriptor format or fixed; returns its length, at most
  * NVEFS_SENSE_MAX. In fixed format an `info` of more than 32 bits is left out.
  */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include <string.h>
+#include "nvme/admin.h"
 #include "nvme/status.h"
 #include "scsi/sntl_private.h"
 
@@ -26,27 +27,22 @@ void sntl_illegal(struct sntl_ctx *x, uint16_t asc)
 	sntl_fail(x, &s);
 }
 
-static void illegal_field(struct sntl_ctx *x, uint16_t asc, bool in_cdb, uint16_t byte, int bit)
+static void illegal_field(struct sntl_ctx *x, uint16_t asc, uint16_t byte, int bit)
 {
-	struct nvefs_sense s = {.key = NVEFS_SENSE_ILLEGAL_REQUEST,
-				.asc = asc,
-				.has_field = true,
-				.in_cdb = in_cdb,
-				.has_bit = bit >= 0,
-				.bit = (uint8_t)(bit >= 0 ? bit : 0),
-				.byte = byte};
+	struct nvefs_sense s;
 
+	nvefs_sense_set_field(&s, asc, byte, bit < 0 ? 0 : (uint8_t)(1u << bit));
 	sntl_fail(x, &s);
 }
 
 void sntl_illegal_cdb(struct sntl_ctx *x, uint16_t byte, int bit)
 {
-	illegal_field(x, NVEFS_ASC_FIELD_IN_CDB, true, byte, bit);
+	illegal_field(x, NVEFS_ASC_FIELD_IN_CDB, byte, bit);
 }
 
 void sntl_illegal_parameter(struct sntl_ctx *x, uint16_t byte, int bit)
 {
-	illegal_field(x, NVEFS_ASC_FIELD_IN_PARAMETERS, false, byte, bit);
+	illegal_field(x, NVEFS_ASC_FIELD_IN_PARAMETERS, byte, bit);
 }
 
 void sntl_answer(struct sntl_ctx *x, const void *data, uint32_t len)
@@ -77,16 +73,10 @@ struct nvefs_sntl_part *sntl_send(struct sntl_ctx *x)
 	return p;
 }
 
-/*
- * A stop would have to make the unit not ready for every other queue and to
- * power the drive down; a file system's route refuses it.
- */
-static void start_stop_unit(struct sntl_ctx *x)
+void sntl_send_admin(struct sntl_ctx *x, enum nvefs_sntl_admin when, uint8_t fid, uint32_t value)
 {
-	if (!x->cdb.start)
-		sntl_illegal_cdb(x, 4, 0);
-	else
-		sntl_good(x);
+	x->cmd->admin_when = when;
+	nvefs_nvme_sqe_set_features(&x->cmd->admin, 0, fid, false, value);
 }
 
 static void dispatch(struct sntl_ctx *x)
@@ -124,6 +114,9 @@ static void dispatch(struct sntl_ctx *x)
 	case NVEFS_SCSI_MODE_SENSE_6:
 	case NVEFS_SCSI_MODE_SENSE_10:
 		return sntl_mode_sense(x);
+	case NVEFS_SCSI_MODE_SELECT_6:
+	case NVEFS_SCSI_MODE_SELECT_10:
+		return sntl_mode_select(x);
 	case NVEFS_SCSI_LOG_SENSE:
 		return sntl_log_sense(x);
 	case NVEFS_SCSI_REPORT_LUNS:
@@ -135,7 +128,7 @@ static void dispatch(struct sntl_ctx *x)
 	case NVEFS_SCSI_TEST_UNIT_READY:
 		return sntl_good(x);
 	case NVEFS_SCSI_START_STOP_UNIT:
-		return start_stop_unit(x);
+		return sntl_start_stop_unit(x);
 	default:
 		return sntl_illegal(x, NVEFS_ASC_INVALID_OPCODE);
 	}
@@ -148,6 +141,9 @@ void nvefs_sntl_translate(const struct nvefs_sntl_lu *lu, const struct nvefs_snt
 	struct nvefs_sense fault;
 
 	cmd->nparts = cmd->left = 0;
+	cmd->admin_when = NVEFS_SNTL_NO_ADMIN;
+	cmd->wce_at = 0;
+	cmd->tells_offset = false;
 	cmd->status = NVEFS_SCSI_GOOD;
 	cmd->sense_len = 0;
 	cmd->in_bytes = cmd->out_bytes = 0;

@@ -13,8 +13,9 @@
  *
  * One SCSI command becomes one NVMe command (COMPARE AND WRITE: one fused
  * pair), or is refused; it is never cut into pieces that could half fail.
- * LOG SENSE answers from the SMART log as the caller gives it. FORMAT UNIT, MODE SELECT, reservations, WRITE BUFFER, SECURITY PROTOCOL and
- * all else outside the table of scsi/cdb.h are INVALID COMMAND OPERATION CODE
+ * MODE SELECT and START STOP UNIT become Set Features, with a Flush before or behind it. LOG SENSE answers from
+ * the SMART log as the caller gives it. FORMAT UNIT, reservations, WRITE BUFFER, SECURITY PROTOCOL
+ * and all else outside the table of scsi/cdb.h are INVALID COMMAND OPERATION CODE
  * and nothing is sent.
  */
 #ifndef NVEFS_SCSI_SNTL_H
@@ -44,6 +45,8 @@ struct nvefs_sntl_lu {
 	uint32_t nsid;
 	uint32_t max_transfer_bytes; /* the smaller of MDTS and the transport's; at least one LBA */
 	bool write_cache;	     /* the cache is there and enabled now (Get Features 06h) */
+	bool cache_default;	     /* it is after a reset */
+	bool cache_changeable;	     /* it can be switched */
 	const struct nvefs_nvme_health *health; /* for LOG SENSE; NULL: not known */
 	bool descriptor_sense;	     /* D_SENSE: sense data in descriptor format */
 	uint32_t mistakes;	     /* NVEFS_SNTL_* */
@@ -82,11 +85,16 @@ struct nvefs_sntl_part {
 
 #define NVEFS_SNTL_MAX_PARTS 2u
 
+/* An admin command without data, before the parts (none of which is sent when it fails) or behind them. */
+enum nvefs_sntl_admin { NVEFS_SNTL_NO_ADMIN, NVEFS_SNTL_ADMIN_FIRST, NVEFS_SNTL_ADMIN_LAST };
+
 struct nvefs_sntl_cmd {
-	/* Commands to be sent, together and in order; 0: the answer below is complete. */
+	uint8_t admin_when; /* enum nvefs_sntl_admin */
+	struct nvefs_nvme_sqe admin;
+	/* Commands to be sent, together and in order; 0, and no admin command: the answer below is complete. */
 	uint32_t nparts;
 	struct nvefs_sntl_part part[NVEFS_SNTL_MAX_PARTS];
-	/* The answer: valid when nparts was 0, or when nvefs_sntl_complete returned true. */
+	/* The answer: valid when nothing is to be sent, or the last of it has come back. */
 	uint8_t status; /* enum nvefs_scsi_status */
 	uint8_t sense_len;
 	uint8_t sense[NVEFS_SENSE_MAX];
@@ -95,6 +103,8 @@ struct nvefs_sntl_cmd {
 	uint16_t nvme_status; /* that decided; 0 when no NVMe command failed */
 	uint32_t left;	      /* parts not yet complete */
 	bool descriptor_sense;
+	bool tells_offset; /* a miscompare is to be told with its offset: nvefs_sntl_miscompare */
+	uint16_t wce_at;   /* MODE SELECT: where its parameter list has WCE */
 };
 
 void nvefs_sntl_translate(const struct nvefs_sntl_lu *lu, const struct nvefs_sntl_request *req,
@@ -104,6 +114,12 @@ void nvefs_sntl_translate(const struct nvefs_sntl_lu *lu, const struct nvefs_snt
  * the last and status, sense and the byte counts are valid.
  */
 bool nvefs_sntl_complete(struct nvefs_sntl_cmd *cmd, uint16_t nvme_status);
+/* The admin command came back with this status field. When it failed, the answer is complete and nparts is 0. */
+void nvefs_sntl_admin_done(struct nvefs_sntl_cmd *cmd, uint16_t nvme_status);
+/* True when it ended with a miscompare whose offset is to be found, by reading what is there now. */
+bool nvefs_sntl_wants_offset(const struct nvefs_sntl_cmd *cmd);
+/* The first byte that differs lies at `offset` of the initiator's data (SBC-4, COMPARE AND WRITE). */
+void nvefs_sntl_miscompare(struct nvefs_sntl_cmd *cmd, uint32_t offset);
 
 /* SCSI status and sense for any NVMe status field but success, for which GOOD is returned. */
 uint8_t nvefs_sntl_status(uint16_t nvme_status, struct nvefs_sense *ret_sense);

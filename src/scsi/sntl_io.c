@@ -34,8 +34,8 @@ static bool check_range(struct sntl_ctx *x, uint64_t max_lbas)
 	return true;
 }
 
-/* The initiator's buffer must hold what the CDB asks for: nothing is transferred in part. */
-static bool check_data(struct sntl_ctx *x, uint64_t bytes, bool out)
+/* Nothing is transferred in part. */
+bool sntl_check_data(struct sntl_ctx *x, uint64_t bytes, bool out)
 {
 	if (bytes <= (out ? x->req->out_len : x->req->in_len))
 		return true;
@@ -76,7 +76,7 @@ void sntl_read_write(struct sntl_ctx *x, bool write)
 	uint64_t bytes = (uint64_t)x->cdb.count * x->lu->ns->lba_bytes;
 	struct nvefs_sntl_part *p;
 
-	if (!check_range(x, max_transfer_lbas(x->lu)) || !check_data(x, bytes, write))
+	if (!check_range(x, max_transfer_lbas(x->lu)) || !sntl_check_data(x, bytes, write))
 		return;
 	if (x->cdb.count == 0)
 		return sntl_good(x);
@@ -101,7 +101,7 @@ void sntl_verify(struct sntl_ctx *x)
 	if (!bytchk && !x->lu->ctrl->verify)
 		return sntl_illegal(x, NVEFS_ASC_INVALID_OPCODE);
 	if (!check_range(x, max_transfer_lbas(x->lu)) ||
-	    !check_data(x, blocks * x->lu->ns->lba_bytes, true))
+	    !sntl_check_data(x, blocks * x->lu->ns->lba_bytes, true))
 		return;
 	if (x->cdb.count == 0)
 		return sntl_good(x);
@@ -121,10 +121,11 @@ void sntl_compare_and_write(struct sntl_ctx *x)
 	nvefs_sntl_block_limits(x->lu, &limits);
 	if (limits.max_compare_and_write == 0)
 		return sntl_illegal(x, NVEFS_ASC_INVALID_OPCODE);
-	if (!check_range(x, limits.max_compare_and_write) || !check_data(x, 2ull * half, true))
+	if (!check_range(x, limits.max_compare_and_write) || !sntl_check_data(x, 2ull * half, true))
 		return;
 	if (x->cdb.count == 0)
 		return sntl_good(x);
+	x->cmd->tells_offset = true;
 	p = send_rw(x, NVEFS_NVME_COMPARE, 0);
 	p->sqe.flags = NVEFS_NVME_FUSE_FIRST;
 	data_from_out(x, p, 0, false);
@@ -239,7 +240,7 @@ void sntl_unmap(struct sntl_ctx *x)
 		return sntl_illegal(x, NVEFS_ASC_INVALID_OPCODE);
 	if (len == 0)
 		return sntl_good(x);
-	if (!check_data(x, len, true))
+	if (!sntl_check_data(x, len, true))
 		return;
 	if (len < UNMAP_HEADER_BYTES)
 		return sntl_illegal(x, NVEFS_ASC_PARAMETER_LENGTH);

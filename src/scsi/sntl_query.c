@@ -151,7 +151,7 @@ void sntl_inquiry(struct sntl_ctx *x)
 		nvefs_sntl_identity(x->lu, &id);
 		return sntl_answer(x, buf, nvefs_vpd_identification_build(&id, buf));
 	case NVEFS_VPD_EXTENDED_INQUIRY:
-		return sntl_answer(x, buf, nvefs_vpd_extended_build(buf));
+		return sntl_answer(x, buf, nvefs_vpd_extended_build(x->lu->ctrl->vwc, buf));
 	case NVEFS_VPD_BLOCK_LIMITS:
 		nvefs_sntl_block_limits(x->lu, &limits);
 		return sntl_answer(x, buf, nvefs_vpd_limits_build(&limits, buf));
@@ -184,34 +184,6 @@ void sntl_read_capacity(struct sntl_ctx *x)
 		sntl_answer(x, buf, nvefs_scsi_capacity10_build(&c, buf));
 	else
 		sntl_answer(x, buf, nvefs_scsi_capacity16_build(&c, buf));
-}
-
-void sntl_mode_sense(struct sntl_ctx *x)
-{
-	const struct nvefs_cdb *c = &x->cdb;
-	struct nvefs_scsi_mode mode = {
-	    .write_protected = x->lu->ns->write_protected,
-	    .dpofua = true,
-	    .write_cache = x->lu->write_cache && !(x->lu->mistakes & NVEFS_SNTL_CACHE_HIDDEN),
-	    .descriptor_sense = x->lu->descriptor_sense,
-	    .nlbas = x->lu->ns->nsze,
-	    .lba_bytes = x->lu->ns->lba_bytes,
-	};
-	struct nvefs_scsi_mode_ask ask = {.ten = c->opcode == NVEFS_SCSI_MODE_SENSE_10,
-					  .dbd = c->dbd,
-					  .llbaa = c->llbaa,
-					  .pc = c->pc,
-					  .page = c->page};
-	uint8_t buf[NVEFS_MODE_BYTES];
-
-	if (c->page != NVEFS_MODE_CACHING && c->page != NVEFS_MODE_CONTROL &&
-	    c->page != NVEFS_MODE_ALL)
-		return sntl_illegal_cdb(x, 2, 5);
-	if (c->subpage != 0 && c->subpage != 0xff)
-		return sntl_illegal_cdb(x, 3, -1);
-	if (c->pc == NVEFS_MODE_SAVED)
-		return sntl_illegal(x, NVEFS_ASC_SAVING_NOT_SUPPORTED);
-	sntl_answer(x, buf, nvefs_scsi_mode_build(&mode, &ask, buf));
 }
 
 /* SELECT REPORT (SPC-4, 6.33): 0 and 2 include LUN 0, 1 asks for well known units, of which there
@@ -319,10 +291,14 @@ static void report_one_opcode(struct sntl_ctx *x, bool service_action)
 	sntl_answer(x, buf, pos);
 }
 
-/* REPORTING OPTIONS (SPC-4, 6.35): 0 all, 1 an opcode, 2 with service action, 3 either. */
+/*
+ * REPORTING OPTIONS (SPC-4, 6.35): 0 all, 1 an opcode, 2 with service action, 3 either. Of an opcode that is not
+ * in the table nothing is known, service actions neither: it is not supported, however it is asked for.
+ */
 void sntl_report_opcodes(struct sntl_ctx *x)
 {
 	bool has_sa = nvefs_cdb_has_service_action(x->cdb.req_opcode);
+	bool known = has_sa || nvefs_cdb_format_find(x->cdb.req_opcode, 0);
 
 	switch (x->cdb.report_option) {
 	case 0:
@@ -330,7 +306,7 @@ void sntl_report_opcodes(struct sntl_ctx *x)
 	case 1:
 		return has_sa ? sntl_illegal_cdb(x, 2, 2) : report_one_opcode(x, false);
 	case 2:
-		return has_sa ? report_one_opcode(x, true) : sntl_illegal_cdb(x, 2, 2);
+		return has_sa || !known ? report_one_opcode(x, true) : sntl_illegal_cdb(x, 2, 2);
 	case 3:
 		if (!has_sa && x->cdb.req_sa != 0) {
 			static const uint8_t none[4] = {0, 0x01};

@@ -120,6 +120,50 @@ static bool decides(uint16_t old, uint16_t new)
 	       (old & NVEFS_NVME_STATUS_MASK) == NVEFS_NVME_SC_FUSED_FAILED;
 }
 
+static void end(struct nvefs_sntl_cmd *cmd, uint8_t status, const struct nvefs_sense *s)
+{
+	cmd->status = status;
+	if (status == NVEFS_SCSI_GOOD)
+		return;
+	cmd->in_bytes = 0;
+	if (status == NVEFS_SCSI_CHECK_CONDITION || status == NVEFS_SCSI_TASK_ABORTED)
+		cmd->sense_len = nvefs_sense_build(s, cmd->descriptor_sense, cmd->sense);
+}
+
+/* Of a parameter list only WCE gets as far as the controller: what it does not like there is that. */
+void nvefs_sntl_admin_done(struct nvefs_sntl_cmd *cmd, uint16_t nvme_status)
+{
+	uint16_t code = nvme_status & NVEFS_NVME_STATUS_MASK;
+	struct nvefs_sense s;
+	uint8_t status = nvefs_sntl_status(nvme_status, &s);
+
+	if (status == NVEFS_SCSI_GOOD)
+		return;
+	if (cmd->wce_at && (code == NVEFS_NVME_SC_INVALID_FIELD ||
+			    code == NVEFS_NVME_SC_FEATURE_NOT_CHANGEABLE))
+		nvefs_sense_set_field(&s, NVEFS_ASC_FIELD_IN_PARAMETERS, cmd->wce_at, 0x04);
+	cmd->nvme_status = nvme_status;
+	cmd->nparts = cmd->left = 0;
+	cmd->out_bytes = 0;
+	end(cmd, status, &s);
+}
+
+bool nvefs_sntl_wants_offset(const struct nvefs_sntl_cmd *cmd)
+{
+	return cmd->tells_offset &&
+	       (cmd->nvme_status & NVEFS_NVME_STATUS_MASK) == NVEFS_NVME_SC_COMPARE_FAILED;
+}
+
+void nvefs_sntl_miscompare(struct nvefs_sntl_cmd *cmd, uint32_t offset)
+{
+	struct nvefs_sense s = {.key = NVEFS_SENSE_MISCOMPARE,
+				.asc = NVEFS_ASC_MISCOMPARE,
+				.has_info = true,
+				.info = offset};
+
+	end(cmd, NVEFS_SCSI_CHECK_CONDITION, &s);
+}
+
 bool nvefs_sntl_complete(struct nvefs_sntl_cmd *cmd, uint16_t nvme_status)
 {
 	struct nvefs_sense s;
@@ -128,11 +172,6 @@ bool nvefs_sntl_complete(struct nvefs_sntl_cmd *cmd, uint16_t nvme_status)
 		cmd->nvme_status = nvme_status;
 	if (--cmd->left > 0)
 		return false;
-	cmd->status = nvefs_sntl_status(cmd->nvme_status, &s);
-	if (cmd->status == NVEFS_SCSI_GOOD)
-		return true;
-	cmd->in_bytes = 0;
-	if (cmd->status == NVEFS_SCSI_CHECK_CONDITION || cmd->status == NVEFS_SCSI_TASK_ABORTED)
-		cmd->sense_len = nvefs_sense_build(&s, cmd->descriptor_sense, cmd->sense);
+	end(cmd, nvefs_sntl_status(cmd->nvme_status, &s), &s);
 	return true;
 }

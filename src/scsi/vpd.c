@@ -99,10 +99,11 @@ bool nvefs_vpd_supported_has(const uint8_t *buf, size_t len, uint8_t page)
 	return len && memchr(buf + 4, page, len - 4) != NULL;
 }
 
-uint32_t nvefs_vpd_extended_build(uint8_t buf[NVEFS_VPD_BYTES])
+uint32_t nvefs_vpd_extended_build(bool volatile_cache, uint8_t buf[NVEFS_VPD_BYTES])
 {
 	vpd_start(buf, NVEFS_VPD_EXTENDED_INQUIRY);
 	buf[5] = 0x01; /* SIMPSUP: simple task attributes */
+	buf[6] = volatile_cache ? 0x01 : 0; /* V_SUP */
 	return vpd_finish(buf, 64);
 }
 

@@ -105,6 +105,7 @@ int fuzz_one(const uint8_t *data, size_t size)
 	if (!f.buf)
 		f.buf = nvefs_buf_new_zeroed(BUF_BYTES);
 	PROMISE(f.buf);
+	memset(f.buf, 0, BUF_BYTES);
 	f.done = 0;
 	f.good = 0;
 	open_ctrl(&f, data[0]);
@@ -129,20 +130,29 @@ size_t fuzz_seed(unsigned int number, uint8_t *ret_input)
 		{0, NVEFS_NVME_WRITE_ZEROES, 0, 1, [16] = 1},
 		{2, NVEFS_NVME_DSM, 0, 1, 16, 0, [12] = 4, [20] = 3},
 		{0, NVEFS_NVME_VERIFY, 0, 1, [16] = 1},
+		{1, NVEFS_NVME_ADMIN_SET_FEATURES, 0, 0, 0, 0, [8] = 2},
 		{1, NVEFS_NVME_ADMIN_IDENTIFY, 0, 1, 0, 0x10, [8] = 0},
 		{1, NVEFS_NVME_ADMIN_IDENTIFY, 0, 0, 0, 0x10, [8] = 1},
 		{1, NVEFS_NVME_ADMIN_GET_FEATURES, 0, 0, 0, 0, [8] = 6},
 		{1, NVEFS_NVME_ADMIN_SET_FEATURES, 0, 0, 0, 0, [8] = 6, [12] = 1},
 		{1, NVEFS_NVME_ADMIN_GET_LOG_PAGE, 0, 255, 0, 2, [8] = 2, [10] = 127},
 	};
+	static const uint8_t pair[2][RECORD] = {
+		{0, NVEFS_NVME_COMPARE, NVEFS_NVME_FUSE_FIRST, 1, 0, 0x10},
+		{0, NVEFS_NVME_WRITE, NVEFS_NVME_FUSE_SECOND, 1, 0, 0x10},
+	};
 	const unsigned int n = sizeof(seeds) / sizeof(seeds[0]);
 
-	if (number > n)
-		return 0;
-	ret_input[0] = number == n ? 0 : 4;
-	memcpy(ret_input + 1, seeds[number == n ? 0 : number], RECORD);
-	if (number < n)
+	ret_input[0] = number < n ? 4 : 0;
+	if (number < n) {
+		memcpy(ret_input + 1, seeds[number], RECORD);
 		return 1 + RECORD;
-	memcpy(ret_input + 1, seeds, sizeof(seeds)); /* one after the other */
-	return 1 + sizeof(seeds);
+	}
+	if (number > n + 1)
+		return 0;
+	memcpy(ret_input + 1, pair, sizeof(pair));
+	if (number == n)
+		return 1 + sizeof(pair);
+	memcpy(ret_input + 1 + sizeof(pair), seeds, sizeof(seeds)); /* one after the other */
+	return 1 + sizeof(pair) + sizeof(seeds);
 }

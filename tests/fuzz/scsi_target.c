@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "nvme/admin.h"
 #include "nvme/status.h"
 #include "scsi/sntl.h"
 #include "target.h"
@@ -27,6 +28,7 @@ enum { COMMAND, SENSE, INQUIRY, SUPPORTED, SERIAL, IDENTIFICATION, LIMITS, PROVI
 #define LU_ONE_RANGE 128u
 #define HEAD 9u
 #define DATA_MAX 8192u
+#define NPSS 4u
 
 /* What a route may do to a drive: nothing that destroys it. */
 static bool opcode_harmless(uint8_t opcode)
@@ -42,6 +44,16 @@ static bool opcode_harmless(uint8_t opcode)
 		return true;
 	}
 	return false;
+}
+
+/* The two features that a route may set, which are never saved. */
+static void promise_admin(const struct nvefs_nvme_sqe *sqe)
+{
+	uint32_t fid = le32_get(sqe->cdw10), value = le32_get(sqe->cdw11);
+
+	PROMISE(sqe->opcode == NVEFS_NVME_ADMIN_SET_FEATURES);
+	PROMISE((fid == NVEFS_NVME_FEATURE_WRITE_CACHE && value <= 1) ||
+		(fid == NVEFS_NVME_FEATURE_POWER && value <= NPSS));
 }
 
 static void promise_part(const struct nvefs_sntl_part *p, const struct nvefs_sntl_request *req)
@@ -89,11 +101,34 @@ static void *exact(size_t len, const uint8_t *from, size_t have)
 	return p;
 }
 
+/* What there is to send, and how it comes back: the admin command and the last part with `status`. */
+static void finish_one(struct nvefs_sntl_cmd *cmd, const struct nvefs_sntl_request *req, uint16_t status)
+{
+	PROMISE(cmd->nparts <= NVEFS_SNTL_MAX_PARTS);
+	if (cmd->admin_when)
+		promise_admin(&cmd->admin);
+	if (cmd->admin_when == NVEFS_SNTL_ADMIN_FIRST) {
+		nvefs_sntl_admin_done(cmd, status);
+		PROMISE(!(status & NVEFS_NVME_STATUS_MASK) || (!cmd->nparts && cmd->status != NVEFS_SCSI_GOOD));
+	}
+	for (uint32_t i = 0; i < cmd->nparts; i++)
+		promise_part(&cmd->part[i], req);
+	for (uint32_t i = 0, n = cmd->nparts; i < n; i++)
+		PROMISE(nvefs_sntl_complete(cmd, i + 1 < n ? 0 : status) == (i + 1 == n));
+	if (cmd->admin_when == NVEFS_SNTL_ADMIN_LAST && cmd->status == NVEFS_SCSI_GOOD)
+		nvefs_sntl_admin_done(cmd, status);
+	if (nvefs_sntl_wants_offset(cmd)) {
+		PROMISE(req->cdb[0] == NVEFS_SCSI_COMPARE_AND_WRITE);
+		nvefs_sntl_miscompare(cmd, cmd->part[0].bytes - 1);
+	}
+	promise_answer(cmd, req);
+}
+
 static int command_one(const uint8_t *data, size_t size)
 {
 	struct nvefs_nvme_ctrl_info ctrl = {.model = "m", .serial = "s", .firmware = "f", .compare = true, .dsm = true,
 					    .write_zeroes = true, .verify = true, .fused_compare_write = true,
-					    .acwu = 4};
+					    .acwu = 4, .npss = NPSS};
 	struct nvefs_nvme_ns_info ns = {.nsze = 1u << 20, .ncap = 1u << 20, .npwg = 1, .npwa = 1, .npdg = 1, .npda = 1};
 	struct nvefs_sntl_lu lu = {.ctrl = &ctrl, .ns = &ns, .nsid = 1};
 	struct nvefs_sntl_request req = {.max_ranges = data[1] & LU_ONE_RANGE ? 1 : 8};
@@ -106,6 +141,7 @@ static int command_one(const uint8_t *data, size_t size)
 	ns.lba_bytes = data[1] & LU_512 ? 512 : 4096;
 	ctrl.vwc = !(data[1] & LU_NO_VWC);
 	lu.write_cache = ctrl.vwc && !(data[1] & LU_NO_CACHE);
+	lu.cache_default = lu.cache_changeable = ctrl.vwc;
 	lu.descriptor_sense = data[1] & LU_DESCRIPTOR;
 	lu.max_transfer_bytes = data[1] & LU_SMALL ? 4096 : 1u << 20;
 	req.cdb_len = data[2] % 33;
@@ -123,12 +159,7 @@ static int command_one(const uint8_t *data, size_t size)
 	req.in = data[1] & LU_IN_SCATTERED ? NULL : in;
 	memset(&cmd, 0xee, sizeof(cmd));
 	nvefs_sntl_translate(&lu, &req, &cmd);
-	PROMISE(cmd.nparts <= NVEFS_SNTL_MAX_PARTS);
-	for (uint32_t i = 0; i < cmd.nparts; i++)
-		promise_part(&cmd.part[i], &req);
-	for (uint32_t i = 0, n = cmd.nparts; i < n; i++)
-		PROMISE(nvefs_sntl_complete(&cmd, i + 1 < n ? 0 : status) == (i + 1 == n));
-	promise_answer(&cmd, &req);
+	finish_one(&cmd, &req, status);
 	good = cmd.status == NVEFS_SCSI_GOOD;
 	free(req.ranges);
 	free(cdb);
@@ -259,6 +290,11 @@ static size_t command_seed(size_t format, uint8_t *ret)
 	case NVEFS_SCSI_UNMAP:
 		c.count = 40;
 		break;
+	case NVEFS_SCSI_MODE_SELECT_6:
+	case NVEFS_SCSI_MODE_SELECT_10:
+		c.pf = true;
+		c.count = f->len == 6 ? 24 : 28;
+		break;
 	default:
 		c.count = f->count_width > 1 ? 512 : f->count_width ? 252 : 0;
 	}
@@ -273,6 +309,12 @@ static size_t command_seed(size_t format, uint8_t *ret)
 	ret[4] = ret[6] = DATA_MAX / 2 >> 8; /* one block out, one in; a second block for COMPARE AND WRITE */
 	if (f->opcode == NVEFS_SCSI_COMPARE_AND_WRITE)
 		ret[4] = DATA_MAX >> 8;
+	if (c.pf) { /* the caching page, with WCE off */
+		ret[3] = (uint8_t)c.count;
+		ret[4] = 0;
+		ret[HEAD + len + c.count - 20] = 0x08;
+		ret[HEAD + len + c.count - 19] = 0x12;
+	}
 	if (f->opcode == NVEFS_SCSI_UNMAP) {
 		ret[3] = 40; /* two descriptors of five blocks each */
 		ret[4] = 0;

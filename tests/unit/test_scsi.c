@@ -48,6 +48,10 @@ static const struct cdb_case cdb_cases[] = {
     {{.opcode = 0x03, .desc = true, .count = 18}, {0x03, 1, 0, 0, 18}},
     {{.opcode = 0x00}, {0x00}},
     {{.opcode = 0x1b, .start = true, .immed = true}, {0x1b, 1, 0, 0, 1}},
+    {{.opcode = 0x1b, .power_condition = 2, .power_modifier = 1, .no_flush = true},
+     {0x1b, 0, 0, 1, 0x24}},
+    {{.opcode = 0x15, .pf = true, .count = 0x42}, {0x15, 0x10, 0, 0, 0x42}},
+    {{.opcode = 0x55, .pf = true, .count = 0x0102}, {0x55, 0x10, 0, 0, 0, 0, 0, 1, 2}},
     {{.opcode = 0x89, .lba = 7, .count = 1}, {0x89, 0, 0, 0, 0, 0, 0, 0, 0, 7, 0, 0, 0, 1}},
     {{.opcode = 0xa3,
       .service_action = 0x0c,
@@ -66,7 +70,9 @@ static bool cdb_same(const struct nvefs_cdb *a, const struct nvefs_cdb *b)
 	       a->len == b->len && a->lba == b->lba && a->count == b->count &&
 	       a->fua == b->fua && a->dpo == b->dpo && a->unmap == b->unmap &&
 	       a->ndob == b->ndob && a->bytchk == b->bytchk && a->immed == b->immed &&
-	       a->start == b->start && a->evpd == b->evpd && a->page == b->page &&
+	       a->start == b->start && a->no_flush == b->no_flush &&
+	       a->power_condition == b->power_condition &&
+	       a->power_modifier == b->power_modifier && a->pf == b->pf && a->evpd == b->evpd && a->page == b->page &&
 	       a->subpage == b->subpage && a->pc == b->pc && a->dbd == b->dbd &&
 	       a->llbaa == b->llbaa && a->desc == b->desc &&
 	       a->select_report == b->select_report && a->rctd == b->rctd &&
@@ -133,7 +139,7 @@ END_TEST
 START_TEST(test_cdb_unknown)
 {
 	static const uint8_t refused[] = {
-	    0x04 /* FORMAT UNIT */,	   0x15 /* MODE SELECT */,     0x16,
+	    0x04 /* FORMAT UNIT */,	   0x07 /* REASSIGN BLOCKS */, 0x16,
 	    0x17 /* RESERVE, RELEASE */,   0x3b /* WRITE BUFFER */,    0x5e,
 	    0x5f /* PERSISTENT RESERVE */, 0x48 /* SANITIZE */,	       0xa2,
 	    0xb5 /* SECURITY PROTOCOL */,  0x1d /* SEND DIAGNOSTIC */, 0xff};
@@ -421,6 +427,7 @@ START_TEST(test_mode)
 		ck_assert_int_eq(nvefs_scsi_mode_parse(buf, len, ask.ten, &got), 0);
 		ck_assert(got.write_protected && got.dpofua && got.write_cache);
 		ck_assert(got.has_caching && got.has_control && !got.descriptor_sense);
+		ck_assert(got.has_power);
 		if (ask.dbd)
 			ck_assert_uint_eq(got.nlbas, 0);
 		else
