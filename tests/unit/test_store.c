@@ -757,6 +757,7 @@ int main(void)
 	srunner_add_suite(sr, store_journal_suite());
 	srunner_add_suite(sr, store_damage_suite());
 	srunner_add_suite(sr, store_copies_suite());
+	srunner_add_suite(sr, store_cache_suite());
 	srunner_run_all(sr, CK_NORMAL);
 	failed = srunner_ntests_failed(sr);
 	srunner_free(sr);

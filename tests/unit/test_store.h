@@ -11,6 +11,7 @@
 Suite *store_journal_suite(void);
 Suite *store_damage_suite(void);
 Suite *store_copies_suite(void);
+Suite *store_cache_suite(void);
 
 struct fixture {
 	struct nvefs_dev *dev;
