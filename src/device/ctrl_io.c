@@ -228,28 +228,32 @@ static void cmd_write_zeroes(struct nvefs_ctrl_cmd *cmd)
 		change(cmd, begin_zeroes);
 }
 
-/* Ranges one after the other; a bad one ends the command. */
+/* All of them, before the first is deallocated. */
+static uint16_t check_ranges(const struct nvefs_ctrl_cmd *cmd)
+{
+	const struct nvefs_nvme_dsm_range *range = cmd->bounce;
+	uint64_t nlbas = cmd->cq->ctrl->nlbas;
+
+	for (uint32_t i = 0; i < nvefs_nvme_sqe_dsm_nranges(&cmd->sqe); i++)
+		if (le64_get(range[i].slba) > nlbas ||
+		    le32_get(range[i].nlbs) > nlbas - le64_get(range[i].slba))
+			return DNR(NVEFS_NVME_SC_LBA_RANGE);
+	return 0;
+}
+
 static void dsm_next(struct nvefs_ctrl_cmd *cmd)
 {
 	const struct nvefs_ctrl *c = cmd->cq->ctrl;
+	const struct nvefs_nvme_dsm_range *ranges = cmd->bounce;
 	uint32_t nranges = nvefs_nvme_sqe_dsm_nranges(&cmd->sqe);
 
 	while (!cmd->req.err && cmd->step < nranges) {
-		struct nvefs_nvme_dsm_range range;
-		uint64_t slba;
-		uint32_t nlbs;
+		const struct nvefs_nvme_dsm_range *range = &ranges[cmd->step++];
 
-		memcpy(&range, (char *)cmd->bounce + cmd->step++ * sizeof(range), sizeof(range));
-		slba = le64_get(range.slba);
-		nlbs = le32_get(range.nlbs);
-		if (slba > c->nlbas || nlbs > c->nlbas - slba) {
-			fail(cmd, DNR(NVEFS_NVME_SC_LBA_RANGE));
-			return;
-		}
-		if (!nlbs)
+		if (!le32_get(range->nlbs))
 			continue;
-		cmd->req.off = slba * c->cfg.lba_bytes;
-		cmd->req.len = (uint64_t)nlbs * c->cfg.lba_bytes;
+		cmd->req.off = le64_get(range->slba) * c->cfg.lba_bytes;
+		cmd->req.len = (uint64_t)le32_get(range->nlbs) * c->cfg.lba_bytes;
 		cmd->next = dsm_next;
 		if (!c->media->ops->submit(cmd->cq->mq, &cmd->req))
 			return;
@@ -271,11 +275,7 @@ static void cmd_dsm(struct nvefs_ctrl_cmd *cmd)
 	    nvefs_nvme_sqe_dsm_nranges(&cmd->sqe) * (uint32_t)sizeof(struct nvefs_nvme_dsm_range);
 	uint16_t status = map_data(cmd, bytes);
 
-	if (!status && le32_get(cmd->sqe.cdw11) & NVEFS_NVME_DSM_CDW11_AD) {
-		status = check_writable(cmd);
-		if (!status && !cmd->cq->ctrl->media->can_deallocate)
-			status = DNR(NVEFS_NVME_SC_INVALID_OPCODE);
-	} else if (!status) {
+	if (!status && !(le32_get(cmd->sqe.cdw11) & NVEFS_NVME_DSM_CDW11_AD)) {
 		nvefs_ctrl_complete(cmd); /* hints of access patterns */
 		return;
 	}
@@ -284,11 +284,18 @@ static void cmd_dsm(struct nvefs_ctrl_cmd *cmd)
 		if (!cmd->bounce)
 			status = NVEFS_NVME_SC_INTERNAL;
 	}
+	if (!status) {
+		copy_from_iov(cmd, cmd->bounce);
+		status = check_ranges(cmd);
+	}
+	if (!status)
+		status = check_writable(cmd);
+	if (!status && !cmd->cq->ctrl->media->can_deallocate)
+		status = DNR(NVEFS_NVME_SC_INVALID_OPCODE);
 	if (status) {
 		fail(cmd, status);
 		return;
 	}
-	copy_from_iov(cmd, cmd->bounce);
 	cmd->req = (struct nvefs_media_req){.kind = NVEFS_MEDIA_DEALLOCATE, .done = cmd->req.done};
 	cmd->step = 0;
 	change(cmd, dsm_next);
