@@ -84,8 +84,10 @@ uint32_t nvefs_scsi_mode_page_build(const struct nvefs_scsi_mode *m, uint8_t pc,
 	case NVEFS_MODE_CONTROL:
 		p[1] = 0x0a;
 		if (pc != NVEFS_MODE_CHANGEABLE) {
-			p[2] = m->descriptor_sense ? 0x04 : 0;
+			p[2] = m->descriptor_sense ? 0x06 : 0x02; /* GLTSD: no log is saved */
 			p[3] = 0x10; /* commands may be reordered freely */
+			p[5] = 0x40; /* TAS: who is aborted is told so */
+			be16_store(p + 8, 0xffff); /* busy for as long as it takes */
 		}
 		break;
 	case NVEFS_MODE_POWER:

@@ -21,7 +21,6 @@ EXCLUDED = {
         "no NVMe command does it",
     "(EXTENDEDCOPY|RECEIVE_?COPY_?RESULTS?) is not implemented": "the unit copies nothing by itself",
     "Third-party Copy VPD page is not implemented": "the same",
-    "COMPAREANDWRITE is not implemented": "two fused commands, which the embedded controller does not offer",
     "(RESERVE6|PERSISTENT RESERVE IN) is not implemented": "a file system's route does not reserve",
     "PROUT Not Supported": "the same",
     "REPORT_SUPPORTED_OPCODES is not implemented":
@@ -31,7 +30,6 @@ EXCLUDED = {
     "Multipath unavailable": "one path was given",
     "--allow-sanitize flag is not set": "the unit sanitizes nothing",
     "(Logical unit|Media) is not (removable|write-protected)": "the drive is neither",
-    "LBPPB < 2": "a physical block is one logical block here",
     "WRITESAME1[06] does not support 0-blocks": "page B0h says so (WSNZ)",
 }
 # Suites in which a version of iscsi-test-cu crashes by itself, and in what.
@@ -92,11 +90,12 @@ class IscsiTest(Shim):
 
     @needs("iscsi-test-cu")
     def test_lba_512(self):
-        self.assertGreaterEqual(self.conform("lba=512,mdts=32M"), 90)
+        self.assertGreaterEqual(self.conform("lba=512,mdts=32M"), 100)
 
     @needs("iscsi-test-cu")
     def test_lba_4096(self):
-        self.assertGreaterEqual(self.conform("lba=4096,mdts=32M"), 90)
+        # Four logical blocks to a physical one: some tests ask for more than one.
+        self.assertGreaterEqual(self.conform("lba=4096,mdts=32M,iu=16k"), 100)
 
 
 @needs("sg_inq")
@@ -121,7 +120,7 @@ class Sg3(Shim):
     def test_pages(self):
         self.decodes("sg_vpd", "-a", words=("LBPU", "Block limits", "Non-rotating"))
         self.assertRegex(self.decodes("sg_vpd", "--page=lbpv"), r"LBPU(\): |=)1")
-        self.decodes("sg_modes", "-a", words=("Caching", "Control"))
+        self.decodes("sg_modes", "-a", words=("Caching", "Control", "Power condition"))
         self.decodes("sg_logs", "-a", words=("Current temperature = ", "endurance indicator: 0 %", "IE asc = 0x0"))
 
     def test_capacity(self):
@@ -130,7 +129,9 @@ class Sg3(Shim):
 
     def test_lists(self):
         self.decodes("sg_luns", words=("1 lun entry",))
-        self.decodes("sg_opcodes", "-R", words=("Unmap", "Read capacity(16)", "Report supported operation codes"))
+        self.decodes("sg_opcodes", "-R", words=("Unmap", "Read capacity(16)", "Report supported operation codes",
+                                                "Compare and write", "Mode select(6)", "Mode select(10)"))
+        self.decodes("sg_opcodes", "--opcode=0x89", words=("supported",))
         self.assertIn("No Sense", self.program("sg_requests").stderr)
 
     def test_unit_ready(self):
@@ -153,9 +154,64 @@ class Sg3(Shim):
         self.assertEqual(self.at(100, 2), block * 2)
         self.assertEqual(self.at(104, 4), block * 4)
 
+    def mode_page(self, page, target):
+        """The page's bytes, as sg_modes shows them."""
+        said = self.program("sg_modes", "--raw", "--raw", f"--page={page:#x}", target=target).stdout
+        return [int(b, 16) for b in re.findall(r"\b[0-9a-f]{2}\b", said)][-{8: 20, 10: 12, 26: 40}[page]:]
+
+    def wr_mode(self, page, contents, *options, target=None, check=True):
+        text = ",".join(f"{b:02x}" for b in contents)
+        return self.program("sg_wr_mode", *options, f"--page={page:#x}", f"--contents={text}", target=target, check=check)
+
+    def test_mode_select(self):
+        """What was sensed is taken back by both forms; only the cache that there is can be switched."""
+        cached, plain = self.target + ",vwc=on", self.target + ",vwc=off"
+        for page in (8, 10, 26):
+            contents = self.mode_page(page, cached)
+            self.assertEqual(contents[0], page)
+            for options in ((), ("-6",), ("--dbd",)):
+                with self.subTest(page=page, options=options):
+                    said = self.wr_mode(page, contents, *options, target=cached)
+                    self.assertFalse(said.stderr.strip(), said.stderr)
+        on, off = self.mode_page(8, cached), self.mode_page(8, plain)
+        self.assertEqual((on[2], off[2]), (4, 0))
+        self.wr_mode(8, off, target=cached)  # switches it off
+        for name, page, contents, target in (("a cache that is not there", 8, on, plain),
+                                             ("read cache disable", 8, on[:2] + [5] + on[3:], cached),
+                                             ("fixed sense", 10, [10, 10, 2, 16, 0, 64, 0, 0, 255, 255, 0, 0], cached),
+                                             ("an idle timer", 26, [26, 38, 0, 2] + 36 * [0], cached)):
+            with self.subTest(name):
+                said = self.wr_mode(page, contents, target=target, check=False)
+                self.assertNotEqual(said.returncode, 0)
+                self.assertRegex(said.stdout + said.stderr, r"(?i)illegal request|invalid field")
+
+    def test_power(self):
+        self.decodes("sg_start", "--start")
+        self.decodes("sg_start", "--stop")
+        said = self.program("sg_start", "--pc=2", check=False)
+        self.assertNotEqual(said.returncode, 0)
+        self.assertRegex(said.stdout + said.stderr, r"(?i)illegal request|invalid field")
+
+    @needs("sg_compare_and_write")
+    def test_compare_and_write(self):
+        path = os.path.join(self.dir, "halves")
+        new = os.urandom(1024)
+        with open(path, "wb") as f:
+            f.write(bytes(1024) + new)
+        args = ("sg_compare_and_write", "--lba=7", "--num=2", "--xferlen=2048")
+        self.program(*args, f"--in={path}")
+        self.assertEqual(self.at(7, 2), new)
+        with open(path, "wb") as f:
+            f.write(new[:700] + bytes(324) + bytes(1024))
+        said = self.program(*args, f"--in={path}", check=False)
+        self.assertEqual(said.returncode, 14, said.stderr)
+        differs = next(i for i in range(700, 1024) if new[i])
+        self.assertIn(f"offset: {differs} ", said.stdout + said.stderr)
+        self.assertEqual(self.at(7, 2), new)
+
     def test_refused(self):
         for args in (("sg_unmap", "--lba=196607", "--num=2", "--force"), ("sg_verify", "--lba=196608", "--count=1"),
-                     ("sg_start", "--stop"), ("sg_format", "--format", "--quick"), ("sg_sanitize", "--block", "--quick"),
+                     ("sg_start", "--eject"), ("sg_format", "--format", "--quick"), ("sg_sanitize", "--block", "--quick"),
                      ("sg_persist", "-i", "-k"), ("sg_vpd", "--force", "--page=0xb3")):
             with self.subTest(args[0]):
                 said = self.program(*args, check=False)
