@@ -11,12 +11,14 @@ import glob
 import hashlib
 import json
 import os
+import random
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 HERE = os.path.dirname(os.path.realpath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "fuse"))
@@ -65,14 +67,16 @@ class Nvme:
 class Machine:
     """What the guest has. `share` is visible in it for writing; images are kept in `state` when given.
 
-    A module that makes SCSI disks itself (scsi_debug) says how many in `more_scsi`.
+    A module that makes SCSI disks itself (scsi_debug) says how many in `more_scsi`. With `icount` the guest's
+    clocks count instructions, one each nanosecond: then its processor times are instruction counts, whatever else the
+    host does.
     """
 
     def __init__(self, nvme=(), scsi=(), cpus=2, memory=1024, modprobe=(), append="", share=(), state=None,
-                 limit=300, machine="q35", more_scsi=0):
+                 limit=300, machine="q35", more_scsi=0, icount=False):
         self.nvme, self.scsi, self.cpus, self.memory, self.modprobe = nvme, scsi, cpus, memory, modprobe
         self.append, self.share, self.state, self.limit, self.machine = append, share, state, limit, machine
-        self.more_scsi = more_scsi
+        self.more_scsi, self.icount = more_scsi, icount
 
 
 class Qemu:
@@ -141,11 +145,14 @@ class Qemu:
 
     def build(self, ctl, archive, out_fd):
         m = self.machine
-        self.add(QEMU, "-M", m.machine, "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(m.cpus),
+        self.add(QEMU, "-M", m.machine, "-accel", "tcg,thread=" + ("single" if m.icount else "multi"),
+                 "-cpu", "max", "-smp", str(m.cpus),
                  "-m", str(m.memory), "-nodefaults", "-no-user-config", "-display", "none", "-nic", "none",
                  "-no-reboot", "-rtc", "base=utc", "-serial", f"file:{self.state}/console",
                  "-kernel", os.path.join(kernel.DIR, "vmlinux"), "-initrd", archive,
                  "-append", f"{KERNEL_LINE} {m.append}")
+        if m.icount:
+            self.add("-icount", "shift=0")
         self.share("root", "/", True)
         self.share("ctl", ctl, False)
         for i, path in enumerate(m.share):
@@ -205,8 +212,29 @@ def console_tail(state):
         return ""
 
 
-def boot(machine, command):
-    """Run the command in a guest. Its exit status; 124 when the time is over, 125 when the guest died."""
+KILLED = 137  # the status of a guest that `until` ended
+
+
+def wait(process, limit, until):
+    """Its end, or the moment at which it is killed: over time (124), or as `until` says (KILLED)."""
+    end = time.monotonic() + limit
+    while True:
+        try:
+            process.wait(limit if until is None else 0.02)
+            return None
+        except subprocess.TimeoutExpired:
+            late = time.monotonic() >= end
+            if late or until and until():
+                process.kill()
+                process.wait()
+                return 124 if late else KILLED
+
+
+def boot(machine, command, until=None):
+    """Run the command in a guest. Its exit status; 124 when the time is over, 125 when the guest died.
+
+    When `until` is given it is asked often, and its first True kills the guest as it is.
+    """
     release = kernel.version()
     with tempfile.TemporaryDirectory(prefix="nvefs-guest-") as work:
         ctl = os.path.join(work, "ctl")
@@ -216,14 +244,16 @@ def boot(machine, command):
         out_fd = fcntl.fcntl(1, fcntl.F_DUPFD, 10)
         args = qemu.build(ctl, archive_path(release), out_fd)
         sys.stdout.flush()
-        with subprocess.Popen(args, stdin=subprocess.DEVNULL, pass_fds=(out_fd,), preexec_fn=die_with_parent) as p:
-            try:
-                p.wait(machine.limit)
-            except subprocess.TimeoutExpired:
-                p.kill()
-                p.wait()
+        with open(os.path.join(work, "stderr"), "w+", encoding="utf-8", errors="replace") as err:
+            with subprocess.Popen(args, stdin=subprocess.DEVNULL, stderr=err, pass_fds=(out_fd,),
+                                  preexec_fn=die_with_parent) as p:
+                killed = wait(p, machine.limit, until)
+            err.seek(0)  # each error that a test injects is told there
+            print("".join(line for line in err if "aio failed: " not in line), end="", flush=True)
+        if killed:
+            if killed == 124:
                 print(f"guest: not through within {machine.limit} s\n{console_tail(qemu.state)}")
-                return 124
+            return killed
         try:
             with open(os.path.join(ctl, "status"), encoding="utf-8") as f:
                 return int(f.read())
@@ -276,11 +306,18 @@ def skip_without():
         sys.exit(77)
 
 
-def boot_self(machine):
+def choose_seed():
+    """What a run leaves out goes by its seed, which it tells."""
+    seed = os.environ.setdefault("NVEFS_TEST_SEED", str(random.randrange(1 << 32)))
+    print(f"NVEFS_TEST_SEED={seed}", flush=True)
+    return seed
+
+
+def boot_self(machine, until=None):
     """Run this program in a guest; one guest at a time, emulated processors are slow enough."""
     with open(os.path.join(kernel.DIR, "lock"), "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return boot(machine, [sys.executable, os.path.realpath(sys.argv[0])] + sys.argv[1:])
+        return boot(machine, [sys.executable, os.path.realpath(sys.argv[0])] + sys.argv[1:], until)
 
 
 def main(machine):
@@ -293,4 +330,5 @@ def main(machine):
         harness.main()
         return
     skip_without()
+    choose_seed()
     sys.exit(boot_self(machine))

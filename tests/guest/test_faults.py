@@ -1,24 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """Drives that fail, are reset and go away, with a file system at work on them."""
+import errno
 import json
 import os
 import subprocess
 import time
 
-from guest import Disk, Machine, Nvme, Qmp, main, node
-from drives import DriveCase, Way
+from guest import Disk, Machine, Nvme, main, node
+from drives import DriveCase, Injected, Way, controller_node, sample
 from harness import BUILD, FSCK, run
 
-MACHINE = Machine(nvme=[Nvme(Disk("128M")), Nvme(Disk("128M"), subsystem=True)], scsi=[Disk("128M")],
+MACHINE = Machine(nvme=[Nvme(Disk("128M"), Disk("128M", lba=4096)), Nvme(Disk("128M"), subsystem=True)],
+                  scsi=[Disk("128M"), Disk("128M", lba=4096)],
                   modprobe=["scsi_debug dev_size_mb=96 lbpu=1"], more_scsi=1,
-                  append="nvme_core.io_timeout=5", limit=600)
+                  append="nvme_core.io_timeout=5", limit=1500)
 
-NVME, SCSI = Way("NVMe", "/dev/test/ng0-1"), Way("SCSI", "/dev/test/sg0")
-IOCTL = Way("NVMe by ioctl", "/dev/test/nvme0-1,passthrough=ioctl")
+NVME, SCSI = Way("NVMe", "/dev/test/ng0-1", disk="nvme0-1"), Way("SCSI", "/dev/test/sg0", disk="scsi0")
+IOCTL = Way("NVMe by ioctl", "/dev/test/nvme0-1,passthrough=ioctl", disk="nvme0-1")
+ROUTE = Way("NVMe by the scsi route", "/dev/test/ng0-1", route="scsi", disk="nvme0-1")
+NVME4K = Way("NVMe, LBA 4096", "/dev/test/ng0-2", disk="nvme0-2")
+SD = Way("SCSI, sd node", "/dev/test/sd0", disk="scsi0")
+SCSI4K = Way("SCSI, LBA 4096", "/dev/test/sg1", disk="scsi1")
 HEAD = Way("NVMe with several paths", "/dev/test/ng1-1")
 DEBUG = Way("scsi_debug", "/dev/test/sgdebug0")
-DISKS = {NVME.name: "nvme0-1", IOCTL.name: "nvme0-1", SCSI.name: "scsi0"}
 
 
 def pci_address(controller):
@@ -26,38 +31,29 @@ def pci_address(controller):
 
 
 def controller_of(way):
-    return os.path.basename(node(way.target.split(",")[0])).replace("ng", "nvme").rsplit("n", 1)[0]
+    return os.path.basename(controller_node(way.target.split(",")[0]))
+
+
+class Removal:
+    """What is written where to take a drive away, and to have it back."""
+
+    def __init__(self, takes_away, brings_back, word):
+        self.takes_away, self.brings_back, self.word = takes_away, brings_back, word
+
+
+def removal(way):
+    if way.disk.startswith("nvme"):
+        return Removal(f"/sys/bus/pci/devices/{pci_address(controller_of(way))}/remove", "/sys/bus/pci/rescan", "1")
+    name = os.path.basename(node(way.target))
+    kind = "scsi_generic" if name.startswith("sg") else "block"
+    device = os.path.realpath(f"/sys/class/{kind}/{name}/device")
+    host, bus, target, lun = os.path.basename(device).split(":")
+    return Removal(device + "/delete", f"/sys/class/scsi_host/host{host}/scan", f"{bus} {target} {lun}")
 
 
 def put(path, text):
     with open(path, "w", encoding="utf-8") as f:
         f.write(text)
-
-
-class Injected:
-    """Errors of QEMU's block layer below one disk, for as long as the block lasts."""
-
-    count = 0
-
-    def __init__(self, disk, iotype, errno=5):
-        Injected.count += 1
-        self.disk, self.node = disk, f"fault{Injected.count}"
-        self.rule = {"event": "none", "iotype": iotype, "errno": errno, "once": False}
-
-    def aim(self, target):
-        qmp = Qmp()
-        qmp.call("qom-set", path=f"/machine/peripheral/{self.disk}-dev", property="drive", value=target)
-        qmp.close()
-
-    def __enter__(self):
-        qmp = Qmp()
-        qmp.call("blockdev-add", **{"driver": "blkdebug", "node-name": self.node, "image": self.disk,
-                                    "inject-error": [self.rule]})
-        qmp.close()
-        self.aim(self.node)
-
-    def __exit__(self, *_):
-        self.aim(self.disk)
 
 
 class FaultCase(DriveCase):
@@ -77,42 +73,40 @@ class FaultCase(DriveCase):
         r = run(FSCK, "-n", "-f", way.target, check=False)
         self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
 
-    def fsync_fails(self, name):
+    def assert_eio(self, what, *args):
+        """Not another error, and no success."""
+        with self.assertRaises(OSError) as caught:
+            what(*args)
+        self.assertEqual(caught.exception.errno, errno.EIO)
+
+    def put_durably(self, name):
         fd = os.open(self.path(name), os.O_WRONLY | os.O_CREAT)
         try:
             os.write(fd, b"x" * 20000)
             os.fsync(fd)
-        except OSError:
-            return True
         finally:
             os.close(fd)
-        return False
 
-
-    def commit_fails(self):
+    def commit(self):
         """A change that is of metadata alone."""
         os.mkdir(self.path("late"))
         fd = os.open(self.path("late"), os.O_RDONLY)
         try:
             os.fsync(fd)
-        except OSError:
-            return True
         finally:
             os.close(fd)
-        return False
 
 
 class Faults(FaultCase):
     def test_read_error(self):
-        for way in (NVME, IOCTL, SCSI):
+        for way in sample((NVME, SCSI), (IOCTL, ROUTE, NVME4K, SD, SCSI4K)):
             with self.subTest(way.name):
                 self.prepare(way)
                 self.umount()
                 self.mount_way(way)
                 os.listdir(self.mnt)
-                with Injected(DISKS[way.name], "read"):
-                    with self.assertRaises(OSError):
-                        self.get("old")
+                with Injected(way.disk, "read"):
+                    self.assert_eio(self.get, "old")
                 self.assertEqual(self.get("old"), self.data)
                 self.assertGreater(self.stats()["device"]["errors"], 0)
                 self.umount()
@@ -120,15 +114,18 @@ class Faults(FaultCase):
 
     def test_write_and_flush_errors(self):
         """Neither is ever reported as done; afterwards the mount is read-only and says why."""
-        for way, iotype in ((NVME, "write"), (NVME, "flush"), (SCSI, "write"), (SCSI, "flush")):
+        always = [(NVME, "write"), (NVME, "flush"), (SCSI, "write"), (SCSI, "flush")]
+        others = [(way, iotype) for way in (IOCTL, ROUTE, NVME4K, SD, SCSI4K) for iotype in ("write", "flush")]
+        for way, iotype in sample(always, others):
             with self.subTest(way.name, iotype=iotype):
                 self.prepare(way)
-                with Injected(DISKS[way.name], iotype):
-                    self.assertTrue(self.fsync_fails("new"))
+                with Injected(way.disk, iotype):
+                    self.assert_eio(self.put_durably, "new")
+                    if iotype == "write":
+                        self.assert_eio(self.commit)
                 st = self.stats()
-                if iotype == "flush":  # a write of data that fails is that file's trouble alone
-                    self.assertTrue(st["read_only"])
-                    self.assertTrue(st["stopped_by"])
+                self.assertTrue(st["read_only"])
+                self.assertTrue(st["stopped_by"])
                 self.assertEqual(self.get("old"), self.data)
                 self.umount(check=False)
                 self.intact(way)
@@ -142,7 +139,7 @@ class Faults(FaultCase):
 
     def test_controller_reset(self):
         """Commands wait or are tried again: nobody notices."""
-        for way in (NVME, IOCTL, HEAD):
+        for way in sample((NVME,), (HEAD, IOCTL, ROUTE, NVME4K)):
             with self.subTest(way.name):
                 self.prepare(way)
                 fio = self.load()
@@ -155,24 +152,41 @@ class Faults(FaultCase):
                 self.umount()
                 self.intact(way)
 
+    def test_unit_reset(self):
+        """The same for a SCSI disk: what a reset leaves to be told, and what it threw out, is tried again."""
+        for way in sample((), (SCSI, SD, SCSI4K)):
+            with self.subTest(way.name):
+                self.prepare(way)
+                fio = self.load()
+                for _ in range(3):
+                    time.sleep(1.5)
+                    run("sg_reset", "--device", node(way.target))
+                said = fio.communicate(timeout=120)[0]
+                self.assertEqual(fio.returncode, 0, said)
+                self.assertFalse(self.stats()["read_only"])
+                self.umount()
+                self.intact(way)
+
     def test_removal(self):
         """The drive goes: errors, no hang, an end in bounded time; it comes back and is whole."""
-        self.prepare(NVME)
-        controller = controller_of(NVME)
-        fio = self.load()
-        time.sleep(2)
-        put(f"/sys/bus/pci/devices/{pci_address(controller)}/remove", "1")
-        said = fio.communicate(timeout=60)[0]
-        self.assertNotEqual(fio.returncode, 0, said)
-        self.assertTrue(self.commit_fails())
-        self.assertTrue(self.stats()["read_only"])
-        begun = time.monotonic()
-        self.umount(check=False)
-        self.assertLess(time.monotonic() - begun, 30)
-        self.assertFalse(self.is_mounted())
-        put("/sys/bus/pci/rescan", "1")
-        self.wait_until("the drive is back", lambda: os.path.exists(NVME.target), 20)
-        self.intact(NVME)
+        for way in sample((NVME,), (IOCTL, ROUTE, NVME4K, SCSI, SD, SCSI4K)):
+            with self.subTest(way.name):
+                self.prepare(way)
+                comes_back = removal(way)
+                fio = self.load()
+                time.sleep(2)
+                put(comes_back.takes_away, "1")
+                said = fio.communicate(timeout=60)[0]
+                self.assertNotEqual(fio.returncode, 0, said)
+                self.assertRaises(OSError, self.commit)
+                self.assertTrue(self.stats()["read_only"])
+                begun = time.monotonic()
+                self.umount(check=False)
+                self.assertLess(time.monotonic() - begun, 30)
+                self.assertFalse(self.is_mounted())
+                put(comes_back.brings_back, comes_back.word)
+                self.wait_until("the drive is back", lambda way=way: os.path.exists(way.target.split(",")[0]), 20)
+                self.intact(way)
 
 
 class Debug(FaultCase):
@@ -203,7 +217,7 @@ class Debug(FaultCase):
                     self.assertEqual(self.get(name), content)
             with open(self.path("f3"), "rb", buffering=0) as f:
                 self.assertEqual(os.pread(f.fileno(), 4096, 0), data["f3"][:4096])
-                self.assertRaises(OSError, os.pread, f.fileno(), 4096, 4096)
+                self.assert_eio(os.pread, f.fileno(), 4096, 4096)
                 self.assertEqual(os.pread(f.fileno(), 4096, 8192), data["f3"][8192:12288])
         finally:
             put(self.PARAMETERS + "opts", "0")
