@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: MIT
 """Power cuts, on the record of what the kernel's drivers really sent.
 
-In the guest a file system is worked on, on an NVMe namespace and on a SCSI disk whose writes and flushes QEMU logs; beside it
-goes a record of what fsync acknowledged, and how long the log was then. On the host the log is replayed to states
-that a power cut could have left, and each must mount, hold all that was acknowledged, and pass fsck.
+In the guest a file system is worked on by every way to a drive, on NVMe namespaces and SCSI disks whose writes and flushes QEMU
+logs, with a volatile cache and without; beside each goes a record of what fsync acknowledged, and how long the log was
+then. On the host the logs are replayed to states that a power cut could have left, and each must mount, hold all that was
+acknowledged, and pass fsck.
 
-NVEFS_TEST_STATES: states for each disk; NVEFS_TEST_SEED repeats a run.
+NVEFS_TEST_STATES: states over all ways; NVEFS_TEST_SECONDS: no more of them after that; NVEFS_TEST_SEED repeats a run.
 """
 import hashlib
 import json
@@ -14,19 +15,43 @@ import os
 import random
 import sys
 import tempfile
+import time
 
 import guest
 from guest import Disk, Machine, Nvme
-from drives import DriveCase, Way
-from harness import FSCK, main as run_here, run, why_not as harness_why_not
+from drives import SLOW, DriveCase, Way, controller_node
+from harness import FSCK, MKFS, main as run_here, run, why_not as harness_why_not
 from writelog import FLUSH, WriteLog, count_now
 
 STATES = int(os.environ.get("NVEFS_TEST_STATES", "20"))
-SEED = int(os.environ.get("NVEFS_TEST_SEED") or random.randrange(1 << 32))
+SECONDS = float(os.environ.get("NVEFS_TEST_SECONDS", "150"))
+SEED = int(os.environ.get("NVEFS_TEST_SEED", "0"))
 STATE = os.environ.get("NVEFS_TEST_STATE_DIR", "")
-DISKS = {"nvme0-1": Way("NVMe", "/dev/test/ng0-1"), "scsi0": Way("SCSI", "/dev/test/sg0")}
-ROUNDS = 60
+ROUNDS = 60 if SLOW else 20
 SIZE = 80 << 20
+# Each way has a disk of its own, named as QEMU has it.
+WAYS = [
+    Way("ng by io_uring", "/dev/test/ng0-1", disk="nvme0-1"),
+    Way("block node by ioctl", "/dev/test/nvme0-2,passthrough=ioctl", disk="nvme0-2"),
+    Way("NVMe by the scsi route", "/dev/test/ng0-3", route="scsi", disk="nvme0-3"),
+    Way("ng, LBA 4096", "/dev/test/ng0-4", disk="nvme0-4"),
+    Way("sg by SG_IO", "/dev/test/sg0", disk="scsi0"),
+    Way("sd by SG_IO", "/dev/test/sd1", disk="scsi1"),
+    Way("sg, LBA 4096", "/dev/test/sg2", disk="scsi2"),
+]
+# Their volatile cache is off: of the SCSI disk from the start, of the NVMe controller by Set Features.
+WITHOUT_CACHE = [
+    Way("ng without a cache", "/dev/test/ng1-1", disk="nvme1-1"),
+    Way("sg without a cache", "/dev/test/sg3", disk="scsi3"),
+]
+
+
+def machine():
+    def disk(**more):
+        return Disk(f"{SIZE}", log=True, **more)
+    return Machine(nvme=[Nvme(disk(), disk(), disk(), disk(lba=4096)), Nvme(disk())],
+                   scsi=[disk(), disk(), disk(lba=4096), disk(**{"write-cache": "off"})],
+                   state=STATE, share=[STATE], limit=900)
 
 
 class Record:
@@ -45,6 +70,10 @@ class Record:
 
 
 class Work(DriveCase):
+    @classmethod
+    def setUpClass(cls):
+        run("nvme", "set-feature", controller_node("/dev/test/ng1-1"), "--feature-id=6", "--value=0")
+
     def work(self, disk, way):
         rnd = random.Random(SEED)
         self.make(way)
@@ -70,32 +99,50 @@ class Work(DriveCase):
                 self.put(f"noise{i}", rnd.randbytes(200000))  # never synced
         record.close()
         self.umount()
+        self.check(way)
 
     def test_work(self):
-        for disk, way in DISKS.items():
-            with self.subTest(disk):
-                self.work(disk, way)
+        for way in WAYS + WITHOUT_CACHE:
+            with self.subTest(way.name):
+                self.work(way.disk, way)
+
+    def count_flushes(self, way):
+        """(in the log, sent by us) for twenty fsyncs."""
+        self.make(way)
+        self.mount_way(way, "commit=300")
+        self.put("first", b"x")
+        run("sync", self.path("first"))
+        fd = os.open(self.path("counted"), os.O_WRONLY | os.O_CREAT)
+        path = os.path.join(STATE, way.disk + ".log")
+        before, sent = count_now(path), self.stats()["device"]["flushes"]
+        for i in range(20):
+            os.pwrite(fd, bytes([i]) * 5000, i * 5000)
+            os.fsync(fd)
+        os.close(fd)
+        sent = self.stats()["device"]["flushes"] - sent
+        log = WriteLog(path)
+        flushes = sum(bool(e.flags & FLUSH) for e in log.entries[before:])
+        log.close()
+        self.umount()
+        return flushes, sent
 
     def test_flush_for_every_fsync(self):
-        """A commit flushes before and after its last block, and nothing else does."""
-        for disk, way in DISKS.items():
-            self.make(way)
-            self.mount_way(way, "commit=300")
-            self.put("first", b"x")
-            run("sync", self.path("first"))
-            fd = os.open(self.path("counted"), os.O_WRONLY | os.O_CREAT)
-            path = os.path.join(STATE, disk + ".log")
-            before = count_now(path)
-            for i in range(20):
-                os.pwrite(fd, bytes([i]) * 5000, i * 5000)
-                os.fsync(fd)
-            os.close(fd)
-            log = WriteLog(path)
-            flushes = sum(bool(e.flags & FLUSH) for e in log.entries[before:])
-            log.close()
-            self.umount()
-            self.assertGreaterEqual(flushes, 40, way.name)
-            self.assertLess(flushes, 50, way.name)
+        """A commit flushes before and after its last block, and nothing else does. Also where the cache is off: it could
+        be switched on behind our back."""
+        for way in WAYS + WITHOUT_CACHE:
+            with self.subTest(way.name):
+                flushes, sent = self.count_flushes(way)
+                print(f"{way.name}: 20 fsyncs, {sent} flushes sent, {flushes} at the disk", flush=True)
+                self.assertGreaterEqual(sent, 40)
+                self.assertLess(sent, 50)
+                self.assertGreaterEqual(flushes, sent)
+                if way in WAYS:  # without a cache QEMU flushes after each write
+                    self.assertLess(flushes, 50)
+
+    def test_without_cache(self):
+        """It is seen that it is off."""
+        for way in WITHOUT_CACHE:
+            self.assertRegex(run(MKFS, "-n", "-f", way.target).stdout, r"volatile write cache +off")
 
 
 class Cuts(DriveCase):
@@ -129,13 +176,14 @@ class Cuts(DriveCase):
         """The acknowledgements as they were when the log had this length."""
         return [a for a in acks if a[0] <= log_length]
 
-    def states(self, log, rnd, first):
-        cuts = sorted(rnd.randrange(first, len(log.entries) + 1) for _ in range(STATES))
+    def states(self, log, rnd, first, count):
+        """(entries in the log, of these durable, image), in order: `count` of them."""
+        cuts = sorted(rnd.randrange(first, len(log.entries) + 1) for _ in range(count))
         base = os.open(os.path.join(self.dir, "base"), os.O_RDWR | os.O_CREAT)
         os.ftruncate(base, SIZE)
         done = 0
         for cut in cuts:
-            durable = log.last_flush(cut)
+            durable = log.last_durable(cut)
             for entry in log.entries[done:durable]:
                 log.apply(base, entry)
             done = max(done, durable)
@@ -151,21 +199,36 @@ class Cuts(DriveCase):
             yield cut, durable, image
         os.close(base)
 
-    def cut_everywhere(self, disk):
-        log, acks = WriteLog(os.path.join(STATE, disk + ".log")), self.acks(disk)
-        self.assertGreater(len(log.entries), 200)
-        rnd = random.Random(SEED)
-        for cut, durable, image in self.states(log, rnd, acks[0][0]):
+    def cut_everywhere(self, way, count, end):
+        """How many states were looked at before the time was over."""
+        log, acks = WriteLog(os.path.join(STATE, way.disk + ".log")), self.acks(way.disk)
+        self.assertGreater(len(log.entries), 100)
+        self.assertGreater(len(acks), ROUNDS)
+        done = 0
+        for cut, durable, image in self.states(log, random.Random(SEED), acks[0][0], count):
+            if time.monotonic() > end:
+                break
             want = self.expect(self.cut_acks(acks, cut), durable)
-            self.verify(image, want, f"{disk}, NVEFS_TEST_SEED={SEED}, cut at {cut}, durable {durable}")
+            self.verify(f"{image},lba={log.sector}", want,
+                        f"{way.name}, NVEFS_TEST_SEED={SEED}, cut at {cut}, durable {durable}")
+            done += 1
         log.close()
-        return len(acks)
+        return done
 
-    def test_nvme(self):
-        self.cut_everywhere("nvme0-1")
-
-    def test_scsi(self):
-        self.cut_everywhere("scsi0")
+    def test_cuts(self):
+        """The states are dealt out to all ways; the first ones get what does not come out even."""
+        ways = WAYS + WITHOUT_CACHE
+        random.Random(SEED).shuffle(ways)
+        begun, done = time.monotonic(), 0
+        for i, way in enumerate(ways):
+            left = ways[i:]
+            count = -(-(STATES - done) // len(left)) if STATES > done else 0
+            end = time.monotonic() + (SECONDS - (time.monotonic() - begun)) / len(left)
+            with self.subTest(way.name):
+                looked = self.cut_everywhere(way, count, end)
+                print(f"{way.name}: {looked} of {count} states", flush=True)
+                self.assertGreater(looked, 0)
+                done += looked
 
 
 def load_tests(loader, _tests, _pattern):
@@ -173,12 +236,11 @@ def load_tests(loader, _tests, _pattern):
 
 
 def boot_then_cut():
-    global STATE  # pylint: disable=global-statement
+    global STATE, SEED  # pylint: disable=global-statement
+    SEED = int(guest.choose_seed())
     with tempfile.TemporaryDirectory(prefix="nvefs-power-") as STATE:
-        os.environ.update({"NVEFS_TEST_STATE_DIR": STATE, "NVEFS_TEST_SEED": str(SEED)})
-        machine = Machine(nvme=[Nvme(Disk(f"{SIZE}", log=True))], scsi=[Disk(f"{SIZE}", log=True)], state=STATE,
-                          share=[STATE])
-        code = guest.boot_self(machine)
+        os.environ["NVEFS_TEST_STATE_DIR"] = STATE
+        code = guest.boot_self(machine())
         if code:
             sys.exit(code)
         run_here()

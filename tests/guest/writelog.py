@@ -43,7 +43,7 @@ class WriteLog:
         self.file.seek(entry.data_at)
         os.pwrite(fd, self.file.read(length), entry.off)
 
-    def last_flush(self, n):
+    def last_durable(self, n):
         """How many of the first n entries are durable: all up to the last flush among them."""
         while n and not self.entries[n - 1].flags & FLUSH:
             n -= 1
