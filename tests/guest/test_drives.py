@@ -4,25 +4,28 @@
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import unittest
 
 from guest import HERE, Disk, Machine, Nvme, main, node
 from drives import TOP, DriveCase, Way, interrupts, tree_digest
-from harness import CTL, MKFS, NVEFS, run
+from harness import CTL, FSCK, MKFS, NVEFS, run
+from test_same import Same  # pylint: disable=unused-import  # run with the others, in one guest
 
 MACHINE = Machine(
-    nvme=[Nvme(Disk("128M"), Disk("128M", lba=4096), mdts=5),
-          Nvme(Disk("128M", ms=8), Disk("128M", zoned="on", **{"zoned.zone_size": "16M"}))],
+    nvme=[Nvme(Disk("128M", eui64=0x1122334455667788), Disk("128M", lba=4096, eui64=0x1122334455667799), mdts=5),
+          Nvme(Disk("128M", ms=8), Disk("128M", zoned="on", **{"zoned.zone_size": "16M"})),
+          Nvme(Disk("128M", lba=4096), mdts=1, queues=1)],
     scsi=[Disk("128M"), Disk("128M", lba=4096)], limit=900)
 
-NG, BLOCK, NG4K = "/dev/test/ng0-1", "/dev/test/nvme0-1", "/dev/test/ng0-2"
+NG, BLOCK, NG4K, SMALL = "/dev/test/ng0-1", "/dev/test/nvme0-1", "/dev/test/ng0-2", "/dev/test/ng2-1"
 WAYS = [
     Way("ng by io_uring", NG, device="nvme"),
     Way("block node by ioctl", BLOCK + ",passthrough=ioctl", device="nvme"),
     Way("NVMe by the scsi route", BLOCK, route="scsi", device="nvme"),
-    Way("ng, LBA 4096", NG4K, device="nvme4k"),
+    Way("ng, LBA 4096, 8 KiB a command, one queue", SMALL, device="small"),
     Way("sg by SG_IO", "/dev/test/sg0", device="scsi"),
     Way("sd by SG_IO", "/dev/test/sd0", device="scsi"),
     Way("sg, LBA 4096", "/dev/test/sg1", device="scsi4k"),
@@ -69,6 +72,9 @@ class Told(DriveCase):
         self.assertIn(f"io_uring on {node(NG)}", said)
         self.assertIn("LBA 512", said)
         self.assertIn("transfer 128 KiB", said)
+        said = run(MKFS, "-n", "-f", SMALL).stdout
+        for word in ("LBA 4096", "transfer 8 KiB", "hardware queues 1,"):
+            self.assertIn(word, said)
         self.assertIn("SG_IO on /dev/sg", run(MKFS, "-n", "-f", "/dev/test/sg0").stdout)
         self.assertIn("LBA 4096", run(MKFS, "-n", "-f", "/dev/test/sd1").stdout)
 
@@ -163,6 +169,47 @@ class Refused(DriveCase):
         run("mkfs.ext4", "-q", "-F", node("/dev/test/sd0"))
         for target in ("/dev/test/sg0", "/dev/test/sd0"):
             self.refused(target, "ext4", program=(MKFS,))
+
+
+class Probed(DriveCase):
+    """What udev looks at when a drive appears or is let go of sees no file system, no partitions, and changes nothing."""
+
+    def sees_nothing(self, disk):
+        r = run("blkid", "-p", disk, check=False)
+        self.assertEqual((r.returncode, r.stdout), (2, ""), r.stderr)  # 2: nothing that it knows
+        self.assertEqual(run("wipefs", disk).stdout, "")
+
+    @staticmethod
+    def old_signatures(disk):
+        """A partition table, and what lies where our own blocks do not: at 32 KiB, and 64 KiB before the end."""
+        subprocess.run(["sfdisk", "-q", "--wipe", "always", disk], input="label: gpt\nsize=32M\n", text=True, check=True)
+        with open(disk, "r+b") as f:
+            f.seek(32 << 10)
+            f.write(b"\x01CD001\x01")  # ISO 9660
+            f.seek((128 << 20) - (64 << 10))  # a RAID member of the old kind
+            f.write(struct.pack("<8I", 0xa92b4efc, 0, 90, 0, 12, 0x11223344, 1700000000, 1))
+            f.flush()
+            os.fsync(f.fileno())
+
+    def test_after_mkfs(self):
+        for target, disk in ((NG, node(BLOCK)), (NG4K, node("/dev/test/nvme0-2")), ("/dev/test/sg0", node("/dev/test/sd0"))):
+            self.old_signatures(disk)
+            for found in ("gpt", "iso9660", "linux_raid_member"):
+                self.assertIn(found, run("wipefs", disk).stdout)
+            run(MKFS, "-q", "-f", target)
+            self.sees_nothing(disk)
+            run("blockdev", "--rereadpt", disk)
+            with open("/proc/partitions", encoding="utf-8") as f:
+                of_disk = [line.split()[3] for line in f if os.path.basename(disk) in line]
+            self.assertEqual(of_disk, [os.path.basename(disk)])
+            self.mount(target=target)
+            self.put("file", b"f" * 300000)
+            self.sees_nothing(disk)  # while it is mounted, and has written
+            self.assertNotEqual(run("wipefs", "-a", disk, check=False).returncode, 0, "wipefs took a mounted drive")
+            self.assertNotEqual(run("blockdev", "--rereadpt", disk, check=False).returncode, 0)
+            self.umount()
+            self.sees_nothing(disk)
+            run(FSCK, "-n", "-f", target)
 
 
 class Exclusive(DriveCase):
