@@ -20,6 +20,7 @@ struct setup {
 	const char *target;
 	uint32_t depth, blks, nthreads;
 	double seconds;
+	uint64_t ncommands; /* of each thread; 0: as many as fit into the time */
 	uint8_t op;
 	bool random;
 };
@@ -28,7 +29,7 @@ struct lane {
 	const struct setup *setup;
 	struct nvefs_dev *dev;
 	uint64_t first_pblk, nplaces, next, seed, deadline_ns;
-	uint64_t ncommands, cpu_ns, elapsed_ns;
+	uint64_t nstarted, ncommands, cpu_ns, elapsed_ns;
 	struct nvefs_queue *q;
 	int err;
 };
@@ -51,6 +52,9 @@ static uint64_t place(struct lane *lane)
 
 static void next_command(struct slot *s)
 {
+	if (s->lane->setup->ncommands && s->lane->nstarted == s->lane->setup->ncommands)
+		return;
+	s->lane->nstarted++;
 	s->io.pblk = s->lane->first_pblk + place(s->lane) * s->lane->setup->blks;
 	nvefs_queue_submit(s->lane->q, &s->io);
 }
@@ -64,7 +68,8 @@ static void command_done(struct nvefs_io *io)
 	if (io->err)
 		lane->err = io->err;
 	/* The clock is read once in a while: it costs as much as a command to memory. */
-	if (lane->deadline_ns && lane->ncommands % 64 == 0 && nvefs_now_ns() >= lane->deadline_ns)
+	if (lane->deadline_ns && !lane->setup->ncommands && lane->ncommands % 64 == 0 &&
+	    nvefs_now_ns() >= lane->deadline_ns)
 		lane->deadline_ns = 0;
 	if (lane->deadline_ns && !lane->err)
 		next_command(s);
@@ -190,8 +195,9 @@ static int run(const struct setup *s, enum nvefs_route route)
 
 static const char usage[] =
     "usage: raw_queue [-r native|scsi|both] [-o read|write|both] [-d DEPTH] [-b BLOCKS]\n"
-    "                 [-t THREADS] [-s SECONDS] [-S] TARGET\n"
-    "Commands of BLOCKS times 4096 bytes at random places, or with -S in sequence.\n"
+    "                 [-t THREADS] [-s SECONDS] [-n COMMANDS] [-S] TARGET\n"
+    "Commands of BLOCKS times 4096 bytes at random places, or with -S in sequence; with -n so many by\n"
+    "each thread, however long they take.\n"
     "Writing destroys what the target holds.\n";
 
 /* Both routes and both operations unless told otherwise; writes come first, so that reads find
@@ -220,7 +226,7 @@ int main(int argc, char **argv)
 	const char *routes = "both", *ops = "read";
 	int c;
 
-	while ((c = getopt(argc, argv, "r:o:d:b:t:s:S")) != -1) {
+	while ((c = getopt(argc, argv, "r:o:d:b:t:s:n:S")) != -1) {
 		if (c == 'r')
 			routes = optarg;
 		else if (c == 'o')
@@ -233,6 +239,8 @@ int main(int argc, char **argv)
 			s.nthreads = (uint32_t)atoi(optarg);
 		else if (c == 's')
 			s.seconds = atof(optarg);
+		else if (c == 'n')
+			s.ncommands = strtoull(optarg, NULL, 10);
 		else if (c == 'S')
 			s.random = false;
 		else
