@@ -206,13 +206,52 @@ int nvefs_node_open(const char *sysfs, const struct nvefs_node *node, bool block
 	return -ENODEV;
 }
 
+static uint32_t queues_of(const char *sysfs, const char *block)
+{
+	char path[PATH_MAX];
+	struct dirent *e;
+	uint32_t n = 0;
+	DIR *d;
+
+	snprintf(path, sizeof(path), "%s/class/block/%s/mq", sysfs, block);
+	d = opendir(path);
+	while (d && (e = readdir(d)))
+		n += e->d_name[0] != '.';
+	if (d)
+		closedir(d);
+	return n;
+}
+
+/* Of a namespace with several paths: the head nvmeSnN has no queues, each path nvmeScCnN has. */
+static uint32_t most_queues_of_paths(const char *sysfs, const char *head)
+{
+	unsigned int subsystem, number, s, c, n, most = 0;
+	char path[PATH_MAX];
+	struct dirent *e;
+	DIR *d;
+	int end;
+
+	if (sscanf(head, "nvme%un%u", &subsystem, &number) != 2)
+		return 0;
+	snprintf(path, sizeof(path), "%s/class/block", sysfs);
+	d = opendir(path);
+	while (d && (e = readdir(d))) {
+		if (sscanf(e->d_name, "nvme%uc%un%u%n", &s, &c, &n, &end) != 3 || e->d_name[end] ||
+		    s != subsystem || n != number)
+			continue;
+		n = queues_of(sysfs, e->d_name);
+		most = n > most ? n : most;
+	}
+	if (d)
+		closedir(d);
+	return most;
+}
+
 void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
 		       struct nvefs_node_limits *ret)
 {
 	uint64_t by_length, by_pages;
 	char path[PATH_MAX], parent[PATH_MAX];
-	struct dirent *e;
-	DIR *d;
 
 	memset(ret, 0, sizeof(*ret));
 	if (!node->block[0])
@@ -229,13 +268,7 @@ void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
 	/* The namespace of a subsystem, and not of one of its controllers. */
 	snprintf(path, sizeof(path), "%s/class/block/%s/device/subsystem", sysfs, node->block);
 	ret->multipath = realpath(path, parent) && !strcmp(last_part(parent), "nvme-subsystem");
-	snprintf(path, sizeof(path), "%s/class/block/%s/mq", sysfs, node->block);
-	d = opendir(path);
-	while (d && (e = readdir(d)))
-		if (e->d_name[0] != '.')
-			ret->hw_queues++;
-	if (d)
-		closedir(d);
+	ret->hw_queues = ret->multipath ? most_queues_of_paths(sysfs, node->block) : queues_of(sysfs, node->block);
 }
 
 /* Written and forgotten. */

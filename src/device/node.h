@@ -44,7 +44,7 @@ struct nvefs_node_limits {
 	uint32_t max_bytes; /* the smaller of the next two */
 	uint32_t transfer_bytes; /* max_hw_sectors_kb */
 	uint32_t segments_bytes; /* max_segments, of one page each; 0: no such limit */
-	uint32_t hw_queues;
+	uint32_t hw_queues; /* of the path with the most, where there are several */
 	bool multipath; /* the node stands for several paths, all of which may be away for a moment */
 };
 void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,

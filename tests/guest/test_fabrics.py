@@ -10,7 +10,7 @@ import time
 
 from guest import Disk, Machine, Nvme, main, node
 from drives import SLOW, TOP, DriveCase, Way, sample, tree_digest
-from harness import CTL, FSCK, run
+from harness import CTL, FSCK, MKFS, run
 
 MACHINE = Machine(nvme=[Nvme(Disk("96M"), Disk("96M", lba=4096))], modprobe=["configfs", "nvmet-tcp", "nvme-tcp"],
                   limit=600)
@@ -94,6 +94,10 @@ class Fabrics(DriveCase):
     def setUp(self):
         super().setUp()
         self.wait_until("both namespaces are there", lambda: remote(512) and remote(4096))
+
+    def test_told(self):
+        """The queues are those of the path: the node of a namespace with several has none."""
+        self.assertIn("hardware queues 2,", run(MKFS, "-n", "-f", remote(512)).stdout)
 
     def ways(self):
         """(how it is reached over the fabric, how what is behind the target is reached)."""

@@ -56,6 +56,9 @@ static void sysfs_make(void)
 	tie("devices/virtual/nvme-subsystem/nvme-subsys1/nvme1n1/device", "devices/virtual/nvme-subsystem/nvme-subsys1");
 	tie("class/block/nvme1n1", "devices/virtual/nvme-subsystem/nvme-subsys1/nvme1n1");
 	tie("devices/nvme0/nvme0n1/device", "devices/nvme0");
+	make("class/block/nvme1c1n1/mq/%s", "0/cpu_list", "0");
+	make("class/block/nvme1c2n1/mq/%s", "0/cpu_list", "0");
+	make("class/block/nvme1c2n1/mq/%s", "1/cpu_list", "1");
 	make("devices/nvme0/%s/dev", "ng0n1", "240:0");
 	make("devices/nvme0/%s", "dev", "241:0");
 	make("devices/scsi/1:0:0:0/block/%s/dev", "sdb", "8:16");
@@ -138,6 +141,7 @@ START_TEST(nodes_and_their_other_names)
 	ck_assert_uint_eq(limits.max_bytes, 128 << 10);
 	ck_assert_uint_eq(limits.segments_bytes, 0);
 	ck_assert(limits.multipath);
+	ck_assert_uint_eq(limits.hw_queues, 2);
 	strcpy(node.block, "");
 	nvefs_node_limits(sysfs, &node, &limits);
 	ck_assert_uint_eq(limits.max_bytes, 0);
