@@ -169,12 +169,25 @@ void nvefs_dev_counters(struct nvefs_dev *dev, struct nvefs_dev_counters *ret);
 const char *nvefs_dev_help(void);
 
 /*
+ * A limit in time for all that changes the medium: writes, discards and write
+ * zeroes are sent only before `until_ns` (as nvefs_boot_ns counts). Later ones
+ * wait in their queues, in order, until the limit has moved; with
+ * NVEFS_WRITES_NEVER they fail with -EROFS, those that wait included. What was
+ * sent before is not called back. At open: NVEFS_WRITES_ALWAYS. Any thread.
+ */
+#define NVEFS_WRITES_ALWAYS UINT64_MAX
+#define NVEFS_WRITES_NEVER 0ull
+void nvefs_dev_allow_writes(struct nvefs_dev *dev, uint64_t until_ns);
+
+/*
  * A queue for the calling thread. `depth` 0: the device's own. -EBUSY when
  * limits.max_queues are in use. *ret_queue untouched on failure.
  */
 int nvefs_queue_init(struct nvefs_dev *dev, uint32_t depth, struct nvefs_queue **ret_queue);
 /* Nothing may be in flight. NULL is fine. May be called by a thread that joined the owner. */
 void nvefs_queue_done(struct nvefs_queue *q);
+/* The limit of nvefs_dev_allow_writes is not for this queue: it is the one by which the limit is moved. */
+void nvefs_queue_set_unlimited(struct nvefs_queue *q);
 
 /*
  * Hand over an io. Never blocks and never fails: errors, too, arrive by the

@@ -138,10 +138,20 @@ void nvefs_thread_join(pthread_t thread)
 	must(pthread_join(thread, NULL), "thread join");
 }
 
-uint64_t nvefs_now_ns(void)
+static uint64_t clock_ns(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (uint64_t)ts.tv_sec * 1000000000u + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t nvefs_now_ns(void)
+{
+	return clock_ns(CLOCK_MONOTONIC);
+}
+
+uint64_t nvefs_boot_ns(void)
+{
+	return clock_ns(CLOCK_BOOTTIME);
 }

@@ -64,5 +64,7 @@ void nvefs_thread_join(pthread_t thread);
 
 /* Nanoseconds of CLOCK_MONOTONIC. */
 uint64_t nvefs_now_ns(void);
+/* Of CLOCK_BOOTTIME, which also counts the time for which the host was suspended. */
+uint64_t nvefs_boot_ns(void);
 
 #endif

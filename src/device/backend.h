@@ -100,6 +100,8 @@ struct nvefs_dev {
 	struct nvefs_list queues;
 	uint32_t nqueues;
 	struct nvefs_dev_counters past; /* of queues that are gone */
+	uint64_t writes_until;		/* atomic: see nvefs_dev_allow_writes */
+	bool writes_held;		/* atomic: some queue waits for it to move */
 };
 
 /* Call first; with `below` limits, identity, drive and route are taken over from it. */
@@ -141,6 +143,7 @@ struct nvefs_queue {
 	int event_fd, epoll_fd;
 	uint32_t woken; /* atomic; set by any thread */
 	bool wake_held;
+	bool unlimited; /* see nvefs_queue_set_unlimited */
 	struct nvefs_dev_counters counters; /* written by the owner, read by any thread, relaxed */
 	struct nvefs_list link;
 };

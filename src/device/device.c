@@ -34,6 +34,7 @@ void nvefs_dev_init(struct nvefs_dev *dev, const struct nvefs_backend_ops *ops,
 	}
 	nvefs_mutex_init(&dev->lock);
 	nvefs_list_init(&dev->queues);
+	dev->writes_until = NVEFS_WRITES_ALWAYS;
 }
 
 void nvefs_dev_done(struct nvefs_dev *dev)

@@ -7,6 +7,11 @@
  * failed before it was sent. `inflight` counts all three. A split io leaves the
  * backlog when its last part is sent and finishes with its last part.
  *
+ * The limit in time of writes is looked at where an io is sent, the first time and from
+ * the backlog, so that nothing waits between that look and the back end. A queue that
+ * has to wait says so in writes_held and then looks at the limit again; whoever moves the
+ * limit sets it first and then takes writes_held: one of the two sees the other.
+ *
  * Waking: `woken` is set by any thread and consumed by the owner only where it
  * stops to sleep (prepare_wait, wait), never by poll or by a nested synchronous
  * run, so that a wake for the outer loop is not lost in an inner one.
@@ -222,8 +227,61 @@ static int send_parts(struct nvefs_queue *q, struct nvefs_io *io)
 	return 0;
 }
 
+/* 0: it may be sent; -EAGAIN: not now, and the queue will be woken; -EROFS: never again. */
+static int check_limit(struct nvefs_queue *q, const struct nvefs_io *io)
+{
+	uint64_t until = __atomic_load_n(&q->dev->writes_until, __ATOMIC_RELAXED), seen;
+
+	if (until == NVEFS_WRITES_ALWAYS || q->unlimited ||
+	    (io->op != NVEFS_IO_WRITE && io->op != NVEFS_IO_DISCARD &&
+	     io->op != NVEFS_IO_WRITE_ZEROES))
+		return 0;
+	do {
+		if (until == NVEFS_WRITES_NEVER)
+			return -EROFS;
+		if (nvefs_boot_ns() < until)
+			return 0;
+		seen = until;
+		__atomic_store_n(&q->dev->writes_held, true, __ATOMIC_SEQ_CST);
+		until = __atomic_load_n(&q->dev->writes_until, __ATOMIC_SEQ_CST);
+	} while (until != seen);
+	return -EAGAIN;
+}
+
+void nvefs_dev_allow_writes(struct nvefs_dev *dev, uint64_t until_ns)
+{
+	struct nvefs_list *pos;
+
+	__atomic_store_n(&dev->writes_until, until_ns, __ATOMIC_SEQ_CST);
+	if (!__atomic_exchange_n(&dev->writes_held, false, __ATOMIC_SEQ_CST))
+		return;
+	nvefs_mutex_lock(&dev->lock);
+	nvefs_list_for_each (pos, &dev->queues)
+		nvefs_queue_wake(nvefs_container_of(pos, struct nvefs_queue, link));
+	nvefs_mutex_unlock(&dev->lock);
+}
+
+void nvefs_queue_set_unlimited(struct nvefs_queue *q)
+{
+	assert_owner(q);
+	q->unlimited = true;
+}
+
 static int send(struct nvefs_queue *q, struct nvefs_io *io)
 {
+	int err = check_limit(q, io);
+
+	if (err == -EAGAIN)
+		return err;
+	if (err) {
+		io->status.kind = NVEFS_STATUS_HOST;
+		io->status.host_errno = err;
+		io->err = err;
+		if (!nvefs_split_needed(q, io)) {
+			nvefs_queue_finish_later(q, io, err);
+			return 0;
+		}
+	}
 	if (nvefs_split_needed(q, io))
 		return send_parts(q, io);
 	if (q->dev->ops->submit(q, io))

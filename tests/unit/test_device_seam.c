@@ -572,6 +572,86 @@ START_TEST(test_host_full)
 }
 END_TEST
 
+#define LIMIT_BLKS 600u /* more than one command, and with queues of 4 more than fit */
+
+struct limit_writer {
+	struct nvefs_dev *dev;
+	uint8_t *buf;
+	int write_err, read_err;
+	bool done; /* atomic */
+};
+
+/* A write in parts, and behind it a read of what it wrote. */
+static void *limit_write(void *arg)
+{
+	struct limit_writer *w = arg;
+	struct nvefs_queue *q = device_queue(w->dev);
+	uint8_t *back = nvefs_buf_new(4096);
+
+	w->write_err = nvefs_queue_write(q, 10, LIMIT_BLKS, w->buf, 0);
+	w->read_err = nvefs_queue_read(q, 10, 1, back);
+	if (!w->write_err && memcmp(back, w->buf, 4096) != 0)
+		w->read_err = -EILSEQ;
+	nvefs_buf_free(back);
+	nvefs_queue_done(q);
+	__atomic_store_n(&w->done, true, __ATOMIC_SEQ_CST);
+	return NULL;
+}
+
+static bool done_within(struct limit_writer *w, uint64_t ns)
+{
+	uint64_t end = nvefs_now_ns() + ns;
+
+	while (!__atomic_load_n(&w->done, __ATOMIC_SEQ_CST) && nvefs_now_ns() < end)
+		usleep(1000);
+	return __atomic_load_n(&w->done, __ATOMIC_SEQ_CST);
+}
+
+/* A limit that has passed: what changes the medium waits until it moves (0), or fails (1); the rest does not. */
+START_TEST(test_write_limit)
+{
+	bool never = _i / DEVICE_NTARGETS;
+	struct limit_writer w = {.dev = device_open(device_target(_i % DEVICE_NTARGETS, "8M", "depth=4"))};
+	struct nvefs_queue *q = device_queue(w.dev), *free_q = device_queue(w.dev);
+	struct nvefs_dev_counters before, after;
+	uint8_t *buf = nvefs_buf_new(4096);
+	pthread_t thread;
+
+	w.buf = nvefs_buf_new(LIMIT_BLKS * 4096);
+	device_fill(w.buf, LIMIT_BLKS * 4096, 9);
+	nvefs_dev_allow_writes(w.dev, nvefs_boot_ns() + 3600000000000ull);
+	ck_assert_int_eq(nvefs_queue_write(q, 1, 1, w.buf, 0), 0);
+	nvefs_dev_allow_writes(w.dev, nvefs_boot_ns() - 1);
+	nvefs_dev_counters(w.dev, &before);
+	ck_assert_int_eq(nvefs_thread_start(&thread, "writer", limit_write, &w), 0);
+	ck_assert_msg(!done_within(&w, 60000000), "a late write was sent");
+	ck_assert_int_eq(nvefs_queue_read(q, 1, 1, buf), 0);
+	device_expect(buf, 4096, 9, "read beyond the limit");
+	ck_assert_int_eq(nvefs_queue_flush(q), 0);
+	nvefs_queue_set_unlimited(free_q);
+	ck_assert_int_eq(nvefs_queue_write(free_q, 2, 1, buf, 0), 0);
+	/* Moved, but not far enough: it goes on waiting. */
+	nvefs_dev_allow_writes(w.dev, nvefs_boot_ns());
+	ck_assert_msg(!done_within(&w, 20000000), "a late write was sent");
+	nvefs_dev_counters(w.dev, &after);
+	ck_assert_uint_eq(after.commands[NVEFS_IO_WRITE], before.commands[NVEFS_IO_WRITE] + 1);
+
+	nvefs_dev_allow_writes(w.dev, never ? NVEFS_WRITES_NEVER : NVEFS_WRITES_ALWAYS);
+	ck_assert_msg(done_within(&w, 10000000000ull), "the writer was not woken");
+	nvefs_thread_join(thread);
+	ck_assert_int_eq(w.write_err, never ? -EROFS : 0);
+	ck_assert_int_eq(w.read_err, 0);
+	for (uint8_t op = NVEFS_IO_WRITE; op <= NVEFS_IO_WRITE_ZEROES; op++)
+		ck_assert_int_eq(run(q, op, 3, op == NVEFS_IO_FLUSH ? 0 : 1, op == NVEFS_IO_WRITE ? buf : NULL),
+				 never && op != NVEFS_IO_FLUSH ? -EROFS : 0);
+	nvefs_queue_done(q);
+	nvefs_queue_done(free_q);
+	nvefs_dev_close(w.dev);
+	nvefs_buf_free(w.buf);
+	nvefs_buf_free(buf);
+}
+END_TEST
+
 Suite *device_seam_suite(void)
 {
 	Suite *s = suite_create("device seam");
@@ -591,6 +671,7 @@ Suite *device_seam_suite(void)
 	tcase_add_loop_test(t, test_queue_number, 0, DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_threads, 0, 2 * DEVICE_NTARGETS);
 	tcase_add_test(t, test_host_full);
+	tcase_add_loop_test(t, test_write_limit, 0, 2 * DEVICE_NTARGETS);
 	tcase_add_loop_test(t, test_read_only, 0, DEVICE_NTARGETS);
 	if (!getenv("CK_FORK") || strcmp(getenv("CK_FORK"), "no")) /* it aborts its process */
 		tcase_add_test_raise_signal(aborts, test_owner, SIGABRT);
