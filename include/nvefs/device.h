@@ -116,6 +116,7 @@ struct nvefs_dev_limits {
 	bool compare;
 	bool read_only;
 	bool discard_zeroes;	    /* reported only; nothing may rely on it */
+	bool shared;		    /* says that more than one controller or port leads to it: NMIC, MULTIP */
 };
 
 /* Hints of identity, compared and never used as a key. Empty string or zeros: not reported. */

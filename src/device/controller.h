@@ -39,6 +39,7 @@ struct nvefs_ctrl_config {
 	bool write_protected; /* what the namespace says of itself */
 	bool read_only;	      /* every write is refused */
 	bool worn; /* the medium takes no more writes, which the SMART log tells */
+	bool shared; /* says so in NMIC */
 };
 
 struct nvefs_ctrl_stats {

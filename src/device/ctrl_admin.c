@@ -79,6 +79,7 @@ static void identify_ns(struct nvefs_ctrl *c, struct nvefs_nvme_id_ns *id)
 	id->npwg = id->npwa = le16_make((uint16_t)(iu_lbas - 1));
 	id->npdg = id->npda = le16_make((uint16_t)(4096 / c->cfg.lba_bytes - 1));
 	id->nows = le16_make((uint16_t)(iu_lbas - 1));
+	id->nmic = c->cfg.shared ? 1 : 0;
 	id->nsattr = c->cfg.write_protected ? NVEFS_NVME_NSATTR_WRITE_PROTECTED : 0;
 	id->endgid = le16_make(NVEFS_CTRL_ENDURANCE_GROUP);
 	memcpy(id->nguid, c->media->nguid, sizeof(id->nguid));

@@ -110,13 +110,13 @@ void nvefs_dev_describe(const struct nvefs_dev *dev, char *buf, size_t len)
 		return;
 	}
 	snprintf(buf, len,
-		 "%s%s%s, %llu MiB, LBA %u, %u queues of %u, transfer %llu KiB, write cache %s%s",
+		 "%s%s%s, %llu MiB, LBA %u, %u queues of %u, transfer %llu KiB, write cache %s%s%s",
 		 dev->ops->name, own[0] ? ", " : "", own,
 		 (unsigned long long)(l->nblks >> (20 - NVEFS_BLOCK_SHIFT)), l->lba_bytes,
 		 l->max_queues, l->queue_depth,
 		 (unsigned long long)l->max_transfer_blks << (NVEFS_BLOCK_SHIFT - 10),
 		 l->volatile_cache ? "on" : "off",
-		 l->read_only ? ", read-only" : "");
+		 l->read_only ? ", read-only" : "", l->shared ? ", shared" : "");
 }
 
 static uint64_t load(const uint64_t *counter)

@@ -95,6 +95,13 @@ static int set_worn(void *config, const char *value)
 	return 0;
 }
 
+static int set_shared(void *config, const char *value)
+{
+	struct nvefs_embedded_options *o = config;
+
+	return nvefs_value_on_off(value, &o->ctrl.shared) ? 0 : -EINVAL;
+}
+
 const struct nvefs_uri_option nvefs_embedded_option_table[] = {
     {"lba", "512|4096", "size of a logical block (4096)", set_lba},
     {"mdts", "SIZE", "largest transfer, a power of two from 8k to 32M (1M)", set_mdts},
@@ -103,6 +110,7 @@ const struct nvefs_uri_option nvefs_embedded_option_table[] = {
     {"iu", "SIZE", "indirection unit, a power of two from 4k to 32M (4k)", set_iu},
     {"vwc", "on|off", "volatile write cache (file: on, ram: off)", set_vwc},
     {"latency", "TIME", "complete each command after this, such as 100us (none)", set_latency},
+    {"shared", "on|off", "say that other hosts can reach it, too (off)", set_shared},
     {"ro", NULL, "refuse every write", set_ro},
     {"spare", "PERCENT", "available spare that the SMART log tells (100)", set_spare},
     {"worn", NULL, "the medium is worn out: refuse every write, and warn of it in the SMART log", set_worn},

@@ -101,6 +101,7 @@ static void set_limits(struct nvefs_dev_limits *l, const struct nvefs_nvme_ctrl_
 	/* Also when it is switched off: an administrator may switch it on at any time. */
 	l->volatile_cache = ctrl->vwc;
 	l->read_only = ns->write_protected;
+	l->shared = ns->shared;
 	l->compare = ctrl->compare;
 	l->fua = true;
 	l->discard_zeroes =

@@ -305,6 +305,7 @@ static void fill_limits(const struct probe *p, const struct nvefs_scsi_unit *uni
 	l->fua = p->mode.dpofua;
 	l->compare = p->verify_data;
 	l->read_only = l->read_only || p->mode.write_protected;
+	l->shared = l->shared || p->inquiry.multi_port;
 	l->discard_zeroes = p->capacity.lbprz;
 }
 

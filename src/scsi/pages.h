@@ -20,6 +20,7 @@
 #define NVEFS_INQUIRY_BYTES 96u
 struct nvefs_scsi_inquiry {
 	uint8_t device_type; /* 0: direct access block device */
+	bool multi_port;     /* MULTIP (SPC-5, 6.7.2): more than one port leads to it */
 	char vendor[9], product[17], revision[5];
 };
 uint32_t nvefs_scsi_inquiry_build(const struct nvefs_scsi_inquiry *in,

@@ -34,6 +34,7 @@ uint32_t nvefs_scsi_inquiry_build(const struct nvefs_scsi_inquiry *in,
 	buf[2] = 0x06; /* SPC-4 */
 	buf[3] = 0x02; /* response data format */
 	buf[4] = NVEFS_INQUIRY_BYTES - 5;
+	buf[6] = in->multi_port ? 0x10 : 0;
 	buf[7] = 0x02; /* CMDQUE */
 	text_put(buf + 8, in->vendor, 8);
 	text_put(buf + 16, in->product, 16);
@@ -48,6 +49,7 @@ int nvefs_scsi_inquiry_parse(const uint8_t *buf, size_t len, struct nvefs_scsi_i
 	if (len < 36)
 		return -EUCLEAN;
 	ret->device_type = buf[0] & 0x1f;
+	ret->multi_port = buf[6] & 0x10;
 	text_get(ret->vendor, buf + 8, 8);
 	text_get(ret->product, buf + 16, 16);
 	text_get(ret->revision, buf + 32, 4);

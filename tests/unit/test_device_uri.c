@@ -219,6 +219,7 @@ END_TEST
 START_TEST(test_describe)
 {
 	struct nvefs_dev *dev = device_open("ram:4G,lba=512,queues=3,latency=100us,vwc=on,iu=64k");
+	const struct nvefs_dev_open_opts scsi = {.route = NVEFS_ROUTE_SCSI};
 	const struct nvefs_dev_limits *l = nvefs_dev_limits(dev);
 	char text[256];
 
@@ -234,12 +235,20 @@ START_TEST(test_describe)
 	ck_assert_uint_eq(l->max_zeroes_blks, 8192);
 	ck_assert_uint_eq(l->discard_gran_blks, 1);
 	ck_assert_uint_eq(l->mem_align, 1);
-	ck_assert(l->volatile_cache && l->fua && l->compare && !l->read_only);
+	ck_assert(l->volatile_cache && l->fua && l->compare && !l->read_only && !l->shared);
 	ck_assert_int_eq(nvefs_dev_route(dev), NVEFS_ROUTE_NATIVE);
 	ck_assert_str_eq(nvefs_dev_identity(dev)->target,
 			 "ram:4G,lba=512,queues=3,latency=100us,vwc=on,iu=64k");
 	ck_assert_str_eq(nvefs_dev_identity(dev)->model, "nvefs embedded controller");
 	ck_assert_uint_eq(nvefs_dev_identity(dev)->nsid, 1);
+	nvefs_dev_close(dev);
+	/* By NMIC, and the scsi route keeps it. */
+	dev = device_open("ram:4M,shared=on");
+	nvefs_dev_describe(dev, text, sizeof(text));
+	ck_assert(nvefs_dev_limits(dev)->shared && strstr(text, ", shared"));
+	nvefs_dev_close(dev);
+	ck_assert_int_eq(nvefs_dev_open("ram:4M,shared=on", &scsi, &dev, NULL), 0);
+	ck_assert(nvefs_dev_limits(dev)->shared);
 	nvefs_dev_close(dev);
 	dev = device_open("ram:4M");
 	ck_assert(!nvefs_dev_limits(dev)->volatile_cache);

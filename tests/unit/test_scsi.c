@@ -362,7 +362,8 @@ END_TEST
 
 START_TEST(test_inquiry)
 {
-	struct nvefs_scsi_inquiry in = {.vendor = "NVMe",
+	struct nvefs_scsi_inquiry in = {.multi_port = true,
+					.vendor = "NVMe",
 					.product = "0123456789abcdef",
 					.revision = "1.2"},
 				  got;
@@ -376,6 +377,8 @@ START_TEST(test_inquiry)
 	memset(&got, 0xff, sizeof(got));
 	ck_assert_int_eq(nvefs_scsi_inquiry_parse(buf, len, &got), 0);
 	ck_assert_str_eq(got.vendor, "NVMe");
+	ck_assert_uint_eq(buf[6], 0x10);
+	ck_assert(got.multi_port);
 	ck_assert_str_eq(got.product, "0123456789abcdef");
 	ck_assert_str_eq(got.revision, "1.2");
 	ck_assert_int_eq(nvefs_scsi_inquiry_parse(buf, 35, &got), -EUCLEAN);
