@@ -25,6 +25,8 @@ enum nvefs_block_type {
 	NVEFS_BT_JHEADER = 5,
 	NVEFS_BT_JDESC = 6,
 	NVEFS_BT_JCOMMIT = 7,
+	NVEFS_BT_CLAIM = 8,
+	NVEFS_BT_BEAT = 9,
 };
 #define NVEFS_MAGIC 0x5346564eu /* "NVFS" on disk */
 
@@ -47,6 +49,8 @@ static_assert(sizeof(struct nvefs_disk_header) == 64, "header");
 #define NVEFS_ROOT_PBLK 2
 #define NVEFS_BITMAP0_PBLK 3	 /* bitmap of group 0; of group g > 0: its first block */
 #define NVEFS_BITMAP1_TWIN_PBLK 4 /* second copies of bitmaps and the rest: see format/layout.h */
+#define NVEFS_CLAIM_PBLK 8	 /* with NVEFS_INCOMPAT_MMP: who has the file system */
+#define NVEFS_BEAT_PBLK 12	 /* with NVEFS_INCOMPAT_MMP: that he is alive */
 #define NVEFS_JOURNAL_PBLK 16	 /* two header slots, then the log */
 #define NVEFS_JOURNAL_HEADERS 2
 #define NVEFS_GROUP_BLKS 32256u	 /* blocks that one bitmap block covers: (4096 - 64) * 8 */
@@ -58,7 +62,8 @@ static_assert(sizeof(struct nvefs_disk_header) == 64, "header");
 
 #define NVEFS_COMPAT_KNOWN 0ull
 #define NVEFS_ROCOMPAT_KNOWN 0ull
-#define NVEFS_INCOMPAT_KNOWN 0ull
+#define NVEFS_INCOMPAT_MMP 1ull /* multiple mount protection: blocks 8 and 12 */
+#define NVEFS_INCOMPAT_KNOWN NVEFS_INCOMPAT_MMP
 
 #define NVEFS_SB_DEDUP 1u    /* flags: dedup is on unless the mount says otherwise */
 #define NVEFS_SB_META_DUP 2u /* flags: metadata blocks have a second copy */
@@ -86,11 +91,41 @@ struct nvefs_disk_super {
 	uint8_t serial[24];
 	uint8_t label[64];   /* NUL-terminated UTF-8 */
 	uint8_t creator[32]; /* "mkfs.nvefs 0.1.0", NUL-terminated */
-	uint8_t reserved[3776];
+	le32 mmp_interval_ms; /* with NVEFS_INCOMPAT_MMP, else 0 */
+	uint8_t reserved[3772];
 };
 static_assert(offsetof(struct nvefs_disk_super, nblks) == 104, "super");
 static_assert(offsetof(struct nvefs_disk_super, label) == 224, "super");
+static_assert(offsetof(struct nvefs_disk_super, mmp_interval_ms) == 320, "super");
 static_assert(sizeof(struct nvefs_disk_super) == 4096, "super");
+
+/* ---- Claim and beat: multiple mount protection, see SPEC.md section 9. Outside of the journal, one copy ---- */
+
+#define NVEFS_MMP_MIN_MS 10u
+#define NVEFS_MMP_MAX_MS 60000u
+#define NVEFS_MMP_DEFAULT_MS 2000u
+
+enum nvefs_mmp_state {
+	NVEFS_MMP_FREE = 1, /* nobody has it: who had it last has written all and let it go */
+	NVEFS_MMP_MOUNTED = 2,
+	NVEFS_MMP_FSCK = 3,
+};
+
+struct nvefs_disk_mmp {
+	struct nvefs_disk_header hdr; /* txn: 0 */
+	le64 nonce; /* of whoever wrote it, random for each taking */
+	le64 seq;
+	le32 state; /* enum nvefs_mmp_state */
+	le32 interval_ms; /* the writer's */
+	le64 time_s; /* its wall clock: for people */
+	uint8_t host[72];    /* its name, NUL-terminated; for people */
+	uint8_t target[256]; /* how it calls the device; likewise */
+	uint8_t reserved[3672];
+};
+static_assert(offsetof(struct nvefs_disk_mmp, state) == 80, "mmp");
+static_assert(offsetof(struct nvefs_disk_mmp, host) == 96, "mmp");
+static_assert(offsetof(struct nvefs_disk_mmp, target) == 168, "mmp");
+static_assert(sizeof(struct nvefs_disk_mmp) == 4096, "mmp");
 
 /* ---- Root block: the one fixed block that each transaction rewrites ---- */
 

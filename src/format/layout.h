@@ -3,7 +3,7 @@
  * Where things lie on a device of a given size. Pure.
  *
  * Fixed blocks are never allocated and never freed; their bits are set from
- * mkfs on: 0 to 15 (superblock slots, root block, bitmap of group 0, reserve),
+ * mkfs on: 0 to 15 (superblock slots, root block, bitmap of group 0, claim and beat, reserve),
  * the journal, the first block of each later group (its bitmap), and the last
  * block (superblock slot). Bits of the last group beyond the end are set, too.
  *

@@ -40,6 +40,8 @@ void nvefs_super_encode(const struct nvefs_super *sb, uint64_t pblk, void *ret_b
 	memcpy(d->serial, sb->serial, strnlen(sb->serial, sizeof(d->serial)));
 	memcpy(d->label, sb->label, strnlen(sb->label, sizeof(d->label) - 1));
 	memcpy(d->creator, sb->creator, strnlen(sb->creator, sizeof(d->creator) - 1));
+	if (nvefs_super_mmp(sb))
+		d->mmp_interval_ms = le32_make(sb->mmp_interval_ms);
 }
 
 static void super_copy(const struct nvefs_disk_super *d, struct nvefs_super *sb)
@@ -68,6 +70,8 @@ static void super_copy(const struct nvefs_disk_super *d, struct nvefs_super *sb)
 	memcpy(sb->serial, d->serial, sizeof(d->serial));
 	memcpy(sb->label, d->label, sizeof(sb->label) - 1);
 	memcpy(sb->creator, d->creator, sizeof(sb->creator) - 1);
+	if (nvefs_super_mmp(sb))
+		sb->mmp_interval_ms = le32_get(d->mmp_interval_ms);
 }
 
 /* NULL when the values fit each other, else what does not. */
@@ -89,6 +93,9 @@ static const char *super_fault(const struct nvefs_super *sb, uint64_t pblk)
 		return "superblock: impossible root block address";
 	if (sb->created.tv_nsec >= 1000000000)
 		return "superblock: impossible creation time";
+	if (nvefs_super_mmp(sb) &&
+	    (sb->mmp_interval_ms < NVEFS_MMP_MIN_MS || sb->mmp_interval_ms > NVEFS_MMP_MAX_MS))
+		return "superblock: impossible interval of the heartbeat";
 	if (pblk > 1 && pblk != sb->nblks - 1)
 		return "superblock: not at one of its slots";
 	return NULL;

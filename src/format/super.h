@@ -31,6 +31,7 @@ struct nvefs_super {
 	char serial[24 + 1];
 	char label[NVEFS_LABEL_MAX + 1];
 	char creator[32];
+	uint32_t mmp_interval_ms; /* 0: without multiple mount protection */
 };
 
 /* Address of slot 0 to NVEFS_SUPER_SLOTS - 1. */
@@ -52,6 +53,11 @@ int nvefs_super_decode(const void *block, uint64_t pblk, struct nvefs_super *ret
 static inline bool nvefs_super_dup(const struct nvefs_super *sb)
 {
 	return (sb->flags & NVEFS_SB_META_DUP) != 0;
+}
+/* Whoever writes must have claimed it: store/mmp.h. */
+static inline bool nvefs_super_mmp(const struct nvefs_super *sb)
+{
+	return (sb->feature_incompat & NVEFS_INCOMPAT_MMP) != 0;
 }
 /* Unknown features that forbid writing. */
 static inline bool nvefs_super_must_be_ro(const struct nvefs_super *sb)

@@ -9,6 +9,7 @@
 #include "format/journal.h"
 #include "format/layout.h"
 #include "format/map.h"
+#include "format/mmp.h"
 #include "format/node.h"
 #include "format/root.h"
 #include "format/xattr.h"
@@ -58,6 +59,8 @@ static size_t block_seed(enum fuzz_format what, const struct nvefs_super *sb, ui
 	const struct nvefs_jheader h = {
 		.seq = 4, .epoch = 3, .tail_txn = 9, .log_blks = nvefs_journal_log_blks(sb)};
 	const struct nvefs_jcommit c = {.txn = 9, .epoch = 3, .nblks = 4, .nimages = 3};
+	const struct nvefs_mmp_rec mmp = {.nonce = 5, .seq = 6, .state = NVEFS_MMP_MOUNTED, .interval_ms = 2000,
+					  .host = "host", .target = "/dev/ng0n1"};
 
 	switch (what) {
 	case FUZZ_SUPER:
@@ -77,6 +80,9 @@ static size_t block_seed(enum fuzz_format what, const struct nvefs_super *sb, ui
 		nvefs_jdesc_add(block, NVEFS_ROOT_PBLK);
 		nvefs_jdesc_add(block, NVEFS_GROUP_BLKS);
 		nvefs_jdesc_add(block, 5000);
+		break;
+	case FUZZ_MMP:
+		nvefs_mmp_encode(&mmp, sb, NVEFS_BT_BEAT, block);
 		break;
 	default:
 		nvefs_jcommit_encode(&c, sb, 11, block);
@@ -143,7 +149,7 @@ size_t fuzz_seed(unsigned int number, uint8_t *ret_input)
 	if (number == FUZZ_FORMATS) {
 		inner_seed(bytes);
 		len = NVEFS_BLOCK_BYTES;
-	} else if (number <= FUZZ_JCOMMIT) {
+	} else if (number <= FUZZ_JCOMMIT || number == FUZZ_MMP) {
 		len = block_seed(number, &sb, bytes);
 	} else {
 		len = value_seed(number, bytes);

@@ -11,6 +11,7 @@
 #include "format/journal.h"
 #include "format/layout.h"
 #include "format/map.h"
+#include "format/mmp.h"
 #include "format/node.h"
 #include "format/root.h"
 #include "format/xattr.h"
@@ -114,6 +115,28 @@ static bool jdesc_one(const uint8_t *block)
 	return true;
 }
 
+static bool mmp_one(const uint8_t *block)
+{
+	uint8_t again[NVEFS_BLOCK_BYTES] __attribute__((aligned(8)));
+	uint16_t type = nvefs_block_type(block) == NVEFS_BT_BEAT ? NVEFS_BT_BEAT : NVEFS_BT_CLAIM;
+	struct nvefs_super own = sb;
+	struct nvefs_mmp_rec rec, rec2;
+
+	memcpy(own.uuid, ((const struct nvefs_disk_header *)block)->uuid, sizeof(own.uuid));
+	memset(&rec, 0, sizeof(rec));
+	memset(&rec2, 0, sizeof(rec2));
+	if (nvefs_mmp_decode(block, &own, type, &rec) != NVEFS_BLOCK_OK)
+		return false;
+	PROMISE(strlen(rec.host) < sizeof(rec.host) && strlen(rec.target) < sizeof(rec.target));
+	PROMISE(rec.interval_ms >= NVEFS_MMP_MIN_MS && rec.interval_ms <= NVEFS_MMP_MAX_MS);
+	nvefs_mmp_encode(&rec, &own, type, again);
+	nvefs_block_seal(again);
+	PROMISE(nvefs_mmp_decode(again, &own, type, &rec2) == NVEFS_BLOCK_OK);
+	PROMISE(rec2.nonce == rec.nonce && rec2.seq == rec.seq && rec2.state == rec.state);
+	PROMISE(!strcmp(rec2.host, rec.host) && !strcmp(rec2.target, rec.target));
+	return true;
+}
+
 static bool map_one(const void *val, uint32_t len)
 {
 	uint64_t again[NVEFS_VALUE_MAX / 8];
@@ -211,6 +234,8 @@ static bool block_one(enum fuzz_format what, uint8_t *block)
 		return !nvefs_jheader_decode(block, &sb, &h);
 	case FUZZ_JDESC:
 		return jdesc_one(block);
+	case FUZZ_MMP:
+		return mmp_one(block);
 	default:
 		return !nvefs_jcommit_decode(block, &sb, &c);
 	}
@@ -239,20 +264,21 @@ int fuzz_one(const uint8_t *data, size_t size)
 	enum fuzz_format what;
 	uint8_t *copy;
 	size_t len;
-	bool sound;
+	bool sound, block;
 
 	if (!size || data[0] >= FUZZ_FORMATS || size > NVEFS_BLOCK_BYTES + 1)
 		return 0;
 	if (!sb.nblks && nvefs_layout_make(100000, 0, &sb))
 		abort();
 	what = data[0];
-	len = what <= FUZZ_JCOMMIT ? NVEFS_BLOCK_BYTES : size - 1;
+	block = what <= FUZZ_JCOMMIT || what == FUZZ_MMP;
+	len = block ? NVEFS_BLOCK_BYTES : size - 1;
 	/* Of exactly this size, so that a sanitizer sees a byte too far. */
 	copy = calloc(1, len ? len : 1);
 	if (!copy)
 		abort();
 	memcpy(copy, data + 1, size - 1);
-	sound = what <= FUZZ_JCOMMIT ? block_one(what, copy) : value_one(what, copy, (uint32_t)len);
+	sound = block ? block_one(what, copy) : value_one(what, copy, (uint32_t)len);
 	free(copy);
 	return sound;
 }

@@ -21,6 +21,7 @@ enum fuzz_format {
 	FUZZ_DIRENT,
 	FUZZ_XATTR,
 	FUZZ_ITEM,
+	FUZZ_MMP, /* a block again: the numbers before are in the corpus */
 	FUZZ_FORMATS
 };
 

@@ -21,6 +21,7 @@
 #include "format/journal.h"
 #include "format/layout.h"
 #include "format/map.h"
+#include "format/mmp.h"
 #include "format/node.h"
 #include "format/root.h"
 #include "format/xattr.h"
@@ -95,6 +96,23 @@ static void dump_fixed(const struct nvefs_super *sb)
 	dump_block("root");
 	nvefs_layout_bitmap_init(sb, 7, 5, block.bytes);
 	dump_block("bitmap of the last group");
+}
+
+static void dump_mmp(const struct nvefs_super *plain)
+{
+	const struct nvefs_mmp_rec rec = {.nonce = 0x0123456789abcdefull, .seq = 0x1112131415161718ull,
+					  .state = NVEFS_MMP_FSCK, .interval_ms = 0xa1b,
+					  .time_s = 0x65000002, .host = "golden host", .target = "/dev/golden"};
+	struct nvefs_super sb = *plain;
+
+	sb.feature_incompat = NVEFS_INCOMPAT_MMP;
+	sb.mmp_interval_ms = 0x1c1d;
+	nvefs_super_encode(&sb, 0, block.bytes);
+	dump_block("superblock with multiple mount protection");
+	nvefs_mmp_encode(&rec, &sb, NVEFS_BT_CLAIM, block.bytes);
+	dump_block("claim");
+	nvefs_mmp_encode(&rec, &sb, NVEFS_BT_BEAT, block.bytes);
+	dump_block("beat");
 }
 
 static void dump_journal(const struct nvefs_super *sb)
@@ -195,6 +213,7 @@ static void dump_all(void)
 	dump_nodes(&sb);
 	dump_inode();
 	dump_values();
+	dump_mmp(&sb);
 }
 
 static int compare(const char *path)

@@ -15,6 +15,7 @@
 #include "format/item.h"
 #include "format/journal.h"
 #include "format/layout.h"
+#include "format/mmp.h"
 #include "format/root.h"
 #include "format/xattr.h"
 
@@ -126,7 +127,7 @@ START_TEST(super_refuses)
 	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), -EMEDIUMTYPE);
 	nvefs_super_encode(&sb, 0, b);
 	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), -EUCLEAN);
-	d->feature_incompat = le64_make(1);
+	d->feature_incompat = le64_make(NVEFS_INCOMPAT_KNOWN + 1);
 	nvefs_block_seal(b);
 	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), -ENOTSUP);
 	d->feature_incompat = le64_make(0);
@@ -159,6 +160,66 @@ START_TEST(super_refuses)
 	REFUSED(d->journal_blks = le32_make(1));
 	REFUSED(d->root_pblk = le64_make(99));
 	REFUSED(d->created_ns = le32_make(1000000000));
+	REFUSED(d->feature_incompat = le64_make(NVEFS_INCOMPAT_MMP));
+	sb.feature_incompat = NVEFS_INCOMPAT_MMP;
+	sb.mmp_interval_ms = NVEFS_MMP_MIN_MS;
+	REFUSED(d->mmp_interval_ms = le32_make(NVEFS_MMP_MIN_MS - 1));
+	REFUSED(d->mmp_interval_ms = le32_make(NVEFS_MMP_MAX_MS + 1));
+	nvefs_super_encode(&sb, 0, b);
+	nvefs_block_seal(b);
+	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), 0);
+	ck_assert_uint_eq(got.mmp_interval_ms, NVEFS_MMP_MIN_MS);
+	/* Without the feature the field is reserved: not written, not looked at. */
+	sb.feature_incompat = 0;
+	nvefs_super_encode(&sb, 0, b);
+	ck_assert_uint_eq(le32_get(d->mmp_interval_ms), 0);
+	d->mmp_interval_ms = le32_make(3);
+	nvefs_block_seal(b);
+	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), 0);
+	ck_assert_uint_eq(got.mmp_interval_ms, 0);
+}
+END_TEST
+
+START_TEST(mmp_blocks)
+{
+	struct nvefs_mmp_rec rec = {.nonce = 1ull << 63, .seq = 7, .state = NVEFS_MMP_FREE,
+				    .interval_ms = NVEFS_MMP_MAX_MS, .time_s = 99, .host = "a", .target = "b"},
+			     got;
+	uint8_t b[NVEFS_BLOCK_BYTES];
+	struct nvefs_disk_mmp *d = (void *)b;
+	struct nvefs_super sb, other;
+
+	test_super_make(&sb, NVEFS_MIN_BLKS);
+	test_super_make(&other, NVEFS_MIN_BLKS);
+	other.uuid[3] ^= 1;
+	/* Neither block is ever handed out. */
+	ck_assert(nvefs_layout_is_fixed(&sb, NVEFS_CLAIM_PBLK) && nvefs_layout_is_fixed(&sb, NVEFS_BEAT_PBLK));
+	memset(rec.host, 'h', sizeof(rec.host) - 1);
+	memset(rec.target, 't', sizeof(rec.target) - 1);
+	for (uint16_t type = NVEFS_BT_CLAIM; type <= NVEFS_BT_BEAT; type++) {
+		nvefs_mmp_encode(&rec, &sb, type, b);
+		ck_assert_int_eq(nvefs_mmp_decode(b, &sb, type, &got), NVEFS_BLOCK_CHECKSUM);
+		nvefs_block_seal(b);
+		memset(&got, 0, sizeof(got));
+		ck_assert_int_eq(nvefs_mmp_decode(b, &sb, type, &got), NVEFS_BLOCK_OK);
+		ck_assert_mem_eq(&got, &rec, sizeof(rec));
+		ck_assert_int_eq(nvefs_mmp_decode(b, &other, type, &got), NVEFS_BLOCK_FOREIGN);
+		ck_assert_int_eq(nvefs_mmp_decode(b, &sb, NVEFS_BT_CLAIM + NVEFS_BT_BEAT - type, &got),
+				 NVEFS_BLOCK_MISDIRECTED);
+	}
+#define MMP_REFUSED(change)                                                                        \
+	do {                                                                                       \
+		nvefs_mmp_encode(&rec, &sb, NVEFS_BT_CLAIM, b);                                    \
+		change;                                                                            \
+		nvefs_block_seal(b);                                                               \
+		ck_assert_msg(nvefs_mmp_decode(b, &sb, NVEFS_BT_CLAIM, &got) == NVEFS_BLOCK_CONTENT, #change); \
+	} while (0)
+	MMP_REFUSED(d->state = le32_make(0));
+	MMP_REFUSED(d->state = le32_make(NVEFS_MMP_FSCK + 1));
+	MMP_REFUSED(d->interval_ms = le32_make(NVEFS_MMP_MIN_MS - 1));
+	MMP_REFUSED(d->interval_ms = le32_make(NVEFS_MMP_MAX_MS + 1));
+	MMP_REFUSED(d->host[sizeof(d->host) - 1] = 1);
+	MMP_REFUSED(d->target[sizeof(d->target) - 1] = 1);
 }
 END_TEST
 
@@ -654,6 +715,7 @@ static Suite *format_suite(void)
 	tcase_add_test(tc, every_bit_of_a_block_counts);
 	tcase_add_test(tc, super_round_trip);
 	tcase_add_test(tc, super_refuses);
+	tcase_add_test(tc, mmp_blocks);
 	tcase_add_loop_test(tc, layout_fits_any_size, 0, 2);
 	tcase_add_test(tc, second_copies_have_places_of_their_own);
 	tcase_add_test(tc, layout_refuses);
