@@ -7,6 +7,7 @@
 
 #include "context.h"
 #include "mend.h"
+#include "store/mmp.h"
 
 /* Each round uncovers less: structure, values, names, counts; what is left after so many stays. */
 #define MAX_ROUNDS 12u
@@ -164,6 +165,8 @@ int nvefs_check(struct nvefs_dev *dev, const struct nvefs_check_opts *opts, stru
 	if (err)
 		err->text[0] = '\0';
 	code = nvefs_queue_init(dev, 0, &q);
+	if (!code)
+		code = nvefs_check_protect(dev, q, opts, &past, err);
 	for (; !code && again; past.round++) {
 		struct nvefs_check_ctx c = {
 			.dev = dev, .q = q, .opts = opts, .res = ret, .err = err, .past = &past};
@@ -172,7 +175,11 @@ int nvefs_check(struct nvefs_dev *dev, const struct nvefs_check_opts *opts, stru
 			past.repair = NVEFS_REPAIR_NONE;
 		code = one_round(&c, &again);
 		ctx_done(&c);
+		/* What was read while another host wrote means nothing. */
+		if (nvefs_mmp_check(past.mmp, err))
+			code = -EBUSY;
 	}
+	nvefs_check_unprotect(&past, true);
 	nvefs_queue_done(q);
 	if (code && err && !err->text[0])
 		nvefs_error_set(err, code, "%s: mending failed: %s", nvefs_dev_identity(dev)->target,

@@ -17,7 +17,7 @@
 #ifndef NVEFS_FSCK_CHECK_H
 #define NVEFS_FSCK_CHECK_H
 
-#include <nvefs/device.h>
+#include <nvefs/nvefs.h>
 
 #include "problem.h"
 
@@ -40,6 +40,11 @@ struct nvefs_check_opts {
 	int (*progress)(void *arg, const char *pass, uint32_t pass_no, uint32_t npasses, uint64_t done,
 			uint64_t total);
 	void *arg;
+	/* Of multiple mount protection: as struct nvefs_mount_opts has them. */
+	bool mmp_force;
+	const char *mmp_force_how, *host;
+	nvefs_host_wait_fn *host_wait;
+	void *host_wait_arg;
 };
 
 struct nvefs_check_result {
@@ -60,9 +65,10 @@ struct nvefs_check_result {
 
 /*
  * 0: the check was made, *ret says what it found, also when that is too much
- * damage to go on. -EMEDIUMTYPE: there is no nvefs on the device; -ENOTSUP: of a newer version; -EIO,
+ * damage to go on. -EBUSY: another host has it; it is claimed for the time of the check, or with
+ * replay_in_memory only looked at (store/mmp.h). -EMEDIUMTYPE: there is no nvefs on the device; -ENOTSUP: of a newer version; -EIO,
  * -ENOMEM, -ECANCELED: the check could not be made, *err says why. The device
- * stays the caller's; one queue of it is used meanwhile.
+ * stays the caller's; one queue of it is used meanwhile, two with a claim.
  */
 int nvefs_check(struct nvefs_dev *dev, const struct nvefs_check_opts *opts, struct nvefs_check_result *ret,
 		struct nvefs_error *err);

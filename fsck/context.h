@@ -4,6 +4,7 @@
 #define NVEFS_FSCK_CONTEXT_H
 
 #include "check.h"
+#include "format/block.h"
 #include "format/item.h"
 #include "format/map.h"
 #include "format/root.h"
@@ -92,7 +93,19 @@ struct nvefs_check_history {
 	bool named;		  /* paths have been told */
 	uint32_t left[64];	  /* codes that were reported as left */
 	uint32_t nleft;
+	struct nvefs_mmp *mmp; /* our claim; NULL: none is needed */
+	enum nvefs_block_status mmp_status[2]; /* what claim and beat were before */
 };
+
+/*
+ * protect.c. Before the first round: see that no other host has it, and claim it if anything may be
+ * written. After the last one: let it go.
+ */
+int nvefs_check_protect(struct nvefs_dev *dev, struct nvefs_queue *q, const struct nvefs_check_opts *opts,
+			struct nvefs_check_history *past, struct nvefs_error *err);
+void nvefs_check_unprotect(struct nvefs_check_history *past, bool clean);
+/* Report what the two blocks were. */
+void nvefs_check_mmp(struct nvefs_check_ctx *c);
 
 /* Passes: 0 or a negative errno when the check cannot go on; problems are reported, not returned. */
 int nvefs_pass_super(struct nvefs_check_ctx *c);

@@ -16,7 +16,8 @@
 enum { EXIT_CLEAN = 0, EXIT_MENDED = 1, EXIT_ERRORS_LEFT = 4, EXIT_OPERATION = 8, EXIT_USAGE = 16, EXIT_CANCELLED = 32 };
 
 struct fsck_options {
-	bool no_change, preen, yes, force, data;
+	bool no_change, preen, yes, force, data, mmp_force;
+	uint64_t said_ms; /* of waiting for another host */
 	struct nvefs_report report;
 };
 
@@ -30,6 +31,8 @@ static const char usage[] =
 	"  -y               mend all that can be mended\n"
 	"  -f               check all even if it looks clean\n"
 	"  --data           read all data, too, and compare it with its checksums\n"
+	"  --mmp=force      check even what another host has mounted: take it from that one\n"
+	"                   (with -n: look at it all the same)\n"
 	"  -C[FD]           show progress, on the terminal or as lines on descriptor FD\n"
 	"  --json           report as one JSON document\n"
 	"  -h, --help       this text\n"
@@ -80,6 +83,9 @@ static int parse_one(struct fsck_options *o, int opt, const char *arg)
 	case 'j':
 		o->report.json = true;
 		return 0;
+	case 'M':
+		o->mmp_force = !strcmp(arg, "force");
+		return o->mmp_force ? 0 : EXIT_USAGE;
 	case 'C':
 		parse_progress(o, arg);
 		return 0;
@@ -99,18 +105,29 @@ static int parse_options(int argc, char **argv, struct fsck_options *o)
 					      {"version", no_argument, NULL, 'V'},
 					      {"data", no_argument, NULL, 'd'},
 					      {"json", no_argument, NULL, 'j'},
+					      {"mmp", required_argument, NULL, 'M'},
 					      {0}};
 	int opt;
 
 	while ((opt = getopt_long(argc, argv, "npayfC::hV", longs, NULL)) != -1)
 		if (parse_one(o, opt, optarg))
-			return usage_error("unknown option");
+			return usage_error(opt == 'M' ? "--mmp takes force and nothing else" : "unknown option");
 	if (o->no_change + o->preen + o->yes > 1)
 		return usage_error("only one of -n, -p (or -a) and -y can be given");
 	if (optind + 1 != argc)
 		return usage_error(optind == argc ? "no target is named" : "more than one target is named");
 	o->report.target = argv[optind];
 	return 0;
+}
+
+static int tell_wait(void *arg, const struct nvefs_host_wait *w)
+{
+	struct fsck_options *o = arg;
+	char text[512];
+
+	if (nvefs_host_wait_text(w, &o->said_ms, text, sizeof(text)))
+		fprintf(stderr, "fsck.nvefs: %s: %s\n", o->report.target, text);
+	return nvefs_report_is_cancelled();
 }
 
 static int check(struct fsck_options *o, struct nvefs_dev *dev)
@@ -124,6 +141,10 @@ static int check(struct fsck_options *o, struct nvefs_dev *dev)
 		.name = nvefs_report_name,
 		.progress = nvefs_report_progress,
 		.arg = &o->report,
+		.mmp_force = o->mmp_force,
+		.mmp_force_how = "--mmp=force",
+		.host_wait = tell_wait,
+		.host_wait_arg = o,
 	};
 	struct nvefs_check_result res;
 	struct nvefs_error err = {""};

@@ -41,7 +41,7 @@ static int run_steps(struct nvefs_check_ctx *c)
 
 static int with_store(struct nvefs_check_ctx *c)
 {
-	struct nvefs_store_opts opts = {.repair = true};
+	struct nvefs_store_opts opts = {.repair = true, .mmp = c->past->mmp};
 	int err = nvefs_store_open(c->dev, &opts, &c->st, c->err), stop_err;
 
 	if (err)

@@ -39,6 +39,7 @@ static bool same_facts(const struct nvefs_super *a, const struct nvefs_super *b)
 	       a->feature_incompat == b->feature_incompat && a->flags == b->flags &&
 	       a->created.tv_sec == b->created.tv_sec && a->created.tv_nsec == b->created.tv_nsec &&
 	       a->iu_blks == b->iu_blks && a->lba_bytes == b->lba_bytes &&
+	       a->mmp_interval_ms == b->mmp_interval_ms &&
 	       !memcmp(a->nguid, b->nguid, sizeof(a->nguid)) && !memcmp(a->eui64, b->eui64, sizeof(a->eui64)) &&
 	       !strcmp(a->serial, b->serial) && !memcmp(a->creator, b->creator, sizeof(a->creator));
 }
@@ -175,6 +176,7 @@ int nvefs_pass_super(struct nvefs_check_ctx *c)
 	nvefs_buf_free(buf);
 	if (err || c->stop)
 		return err;
+	nvefs_check_mmp(c);
 	memcpy(c->res->uuid, c->sb.uuid, sizeof(c->res->uuid));
 	memcpy(c->res->label, c->sb.label, sizeof(c->res->label));
 	c->res->nblks = c->sb.nblks;
@@ -230,7 +232,8 @@ static int check_jheaders(struct nvefs_check_ctx *c)
 
 int nvefs_pass_journal(struct nvefs_check_ctx *c)
 {
-	struct nvefs_store_opts opts = {.read_only = true, .replay_in_memory = c->opts->replay_in_memory};
+	struct nvefs_store_opts opts = {
+		.read_only = true, .replay_in_memory = c->opts->replay_in_memory, .mmp = c->past->mmp};
 	struct nvefs_error why = {""};
 	struct nvefs_problem p = {.code = NVEFS_P_OPEN, .why = why.text};
 	struct nvefs_store_stats stats;

@@ -74,6 +74,10 @@ static const struct nvefs_problem_info table[] = {
 	 "metadata: the copy at block {pblk}: {why}; the other one, at block {found}, is good"},
 	{NVEFS_P_COPY_HEADER, NOTE, MEND(COPY), true,
 	 "journal header: the copy at block {pblk}: {why}; the other one, at block {found}, is good"},
+	{NVEFS_P_MMP_CLAIM, NOTE, MEND(NONE), false,
+	 "multiple mount protection: claim at block {pblk}: {why}; whoever takes the file system writes it anew"},
+	{NVEFS_P_MMP_BEAT, NOTE, MEND(NONE), false,
+	 "multiple mount protection: beat at block {pblk}: {why}; whoever takes the file system writes it anew"},
 };
 
 const struct nvefs_problem_info *nvefs_problem_info(uint32_t code)

@@ -68,6 +68,8 @@ enum nvefs_problem_code {
 	NVEFS_P_DATA_UNREADABLE = 0x0802,
 	NVEFS_P_COPY_BAD = 0x0901,
 	NVEFS_P_COPY_HEADER = 0x0902,
+	NVEFS_P_MMP_CLAIM = 0x0a01,
+	NVEFS_P_MMP_BEAT = 0x0a02,
 };
 
 enum nvefs_severity {

@@ -19,6 +19,11 @@ void nvefs_report_cancel(void)
 	cancelled = 1;
 }
 
+bool nvefs_report_is_cancelled(void)
+{
+	return cancelled;
+}
+
 void nvefs_report_init(struct nvefs_report *r)
 {
 	if (!r->json)

@@ -35,5 +35,6 @@ void nvefs_report_failed(struct nvefs_report *r, const char *text, int status);
 
 /* Ask the running check to end; safe in a signal handler. */
 void nvefs_report_cancel(void);
+bool nvefs_report_is_cancelled(void);
 
 #endif

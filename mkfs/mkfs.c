@@ -16,13 +16,17 @@
 #include "device/uri.h"
 #include "format/layout.h"
 #include "probe.h"
+#include "store/mmp.h"
 
+#define MIN_INTERVAL_NS 100000000ull /* below that an ordinary hiccup of a host would matter */
 #define WIPE_BLKS 256u /* 1 MiB at each end: where other formats keep what identifies them */
 
 struct mkfs_options {
 	struct nvefs_mkfs_opts fs;
 	uuid_t uuid;
 	uint64_t size_bytes; /* 0: as the target is */
+	uint32_t mmp_interval_ms; /* 0: the default */
+	bool mmp, mmp_force;
 	bool force, dry_run, quiet;
 	const char *target;
 };
@@ -38,6 +42,10 @@ static const char usage[] =
 	"  --dedup=on|off   deduplication as later mounts have it by default; off otherwise\n"
 	"  --metadata=dup|single\n"
 	"                   two copies of each metadata block, or one; dup otherwise\n"
+	"  -O mmp           multiple mount protection: for a device that several hosts can reach\n"
+	"  -E mmp_update_interval=TIME\n"
+	"                   with it: time between heartbeats, 100ms to 60s; 2s otherwise\n"
+	"  --mmp=force      overwrite even what another host has mounted\n"
 	"  -f               overwrite the file system or partition table that is there\n"
 	"  -n               say what would be made, change nothing\n"
 	"  -q               say nothing unless it fails\n"
@@ -74,6 +82,42 @@ static int parse_journal(struct mkfs_options *o, const char *arg, struct nvefs_e
 	return 0;
 }
 
+/* A list, as mke2fs(8) has it; ^ is without. */
+static int parse_features(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
+{
+	while (*arg) {
+		size_t len = strcspn(arg, ",");
+
+		if (len == 3 && !strncmp(arg, "mmp", 3))
+			o->mmp = true;
+		else if (len == 4 && !strncmp(arg, "^mmp", 4))
+			o->mmp = false;
+		else
+			return nvefs_error_set(err, -EINVAL, "-O: '%.*s' is no feature: there is mmp", (int)len, arg);
+		arg += len + (arg[len] != 0);
+	}
+	return 0;
+}
+
+/* A number alone is seconds, as mke2fs(8) has it. */
+static int parse_extended(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
+{
+	static const char key[] = "mmp_update_interval=";
+	uint32_t seconds;
+	uint64_t ns;
+
+	if (strncmp(arg, key, sizeof(key) - 1) != 0)
+		return nvefs_error_set(err, -EINVAL, "-E: '%s': write it as mmp_update_interval=2s", arg);
+	arg += sizeof(key) - 1;
+	if (nvefs_value_count(arg, 1, 60, &seconds))
+		ns = seconds * 1000000000ull;
+	else if (!nvefs_value_duration(arg, &ns) || ns < MIN_INTERVAL_NS || ns > NVEFS_MMP_MAX_MS * 1000000ull ||
+		 ns % 1000000)
+		return nvefs_error_set(err, -EINVAL, "-E: mmp_update_interval=%s: use 100ms to 60s", arg);
+	o->mmp_interval_ms = (uint32_t)(ns / 1000000);
+	return 0;
+}
+
 static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nvefs_error *err)
 {
 	switch (opt) {
@@ -90,6 +134,13 @@ static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nv
 		return 0;
 	case 'J':
 		return parse_journal(o, arg, err);
+	case 'O':
+		return parse_features(o, arg, err);
+	case 'E':
+		return parse_extended(o, arg, err);
+	case 'M':
+		o->mmp_force = !strcmp(arg, "force");
+		return o->mmp_force ? 0 : nvefs_error_set(err, -EINVAL, "--mmp: '%s': use force, or leave it out", arg);
 	case 'd':
 		if (!nvefs_value_on_off(arg, &o->fs.dedup))
 			return nvefs_error_set(err, -EINVAL, "--dedup: '%s': use on or off", arg);
@@ -121,6 +172,7 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 					      {"label", required_argument, NULL, 'L'},
 					      {"uuid", required_argument, NULL, 'U'},
 					      {"journal", required_argument, NULL, 'J'},
+					      {"mmp", required_argument, NULL, 'M'},
 					      {"size", required_argument, NULL, 's'},
 					      {"force", no_argument, NULL, 'f'},
 					      {"dry-run", no_argument, NULL, 'n'},
@@ -128,7 +180,7 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 					      {0}};
 	int opt, ret;
 
-	while ((opt = getopt_long(argc, argv, "L:U:s:J:fnqhV", longs, NULL)) != -1) {
+	while ((opt = getopt_long(argc, argv, "L:U:s:J:O:E:fnqhV", longs, NULL)) != -1) {
 		if (opt == 'h') {
 			printf("%s%s", usage, nvefs_dev_help());
 			exit(0);
@@ -145,6 +197,10 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 		return nvefs_error_set(err, -EINVAL, "%s: see mkfs.nvefs --help",
 				       optind == argc ? "no target is named" : "more than one target is named");
 	o->target = argv[optind];
+	if (o->mmp_interval_ms && !o->mmp)
+		return nvefs_error_set(err, -EINVAL, "-E: mmp_update_interval is for -O mmp: give that as well");
+	if (o->mmp)
+		o->fs.mmp_interval_ms = o->mmp_interval_ms ? o->mmp_interval_ms : NVEFS_MMP_DEFAULT_MS;
 	return 0;
 }
 
@@ -185,6 +241,33 @@ static int check_target(const struct mkfs_options *o, const struct nvefs_uri *ur
 	return 0;
 }
 
+struct waiting {
+	const char *target;
+	uint64_t said_ms;
+};
+
+static int tell_wait(void *arg, const struct nvefs_host_wait *w)
+{
+	struct waiting *waiting = arg;
+	char text[512];
+
+	if (nvefs_host_wait_text(w, &waiting->said_ms, text, sizeof(text)))
+		fprintf(stderr, "mkfs.nvefs: %s: %s\n", waiting->target, text);
+	return 0;
+}
+
+/* Another host may have it mounted: -f is not enough then. */
+static int check_hosts(const struct mkfs_options *o, struct nvefs_dev *dev, struct nvefs_error *err)
+{
+	struct waiting waiting = {.target = o->target};
+	const struct nvefs_mmp_opts mo = {.force = o->mmp_force,
+					  .force_how = "--mmp=force",
+					  .wait = tell_wait,
+					  .wait_arg = &waiting};
+
+	return nvefs_mmp_look(dev, &mo, err);
+}
+
 /* What is there, with the target locked while we look. Refuses unless forced. */
 static int check_content(const struct mkfs_options *o, const struct nvefs_uri *uri, char *what, size_t len,
 			 struct nvefs_error *err)
@@ -206,10 +289,12 @@ static int check_content(const struct mkfs_options *o, const struct nvefs_uri *u
 			path = nvefs_dev_identity(dev)->block_node;
 	}
 	ret = nvefs_probe_target(path, dev, what, len, err);
-	nvefs_dev_close(dev);
 	if (!ret && what[0] && !o->force)
-		return nvefs_error_set(err, -EEXIST, "%s: holds a file system already (%s): use -f to overwrite it",
-				       uri->name, what);
+		ret = nvefs_error_set(err, -EEXIST, "%s: holds a file system already (%s): use -f to overwrite it",
+				      uri->name, what);
+	if (!ret && what[0] && dev && !o->dry_run)
+		ret = check_hosts(o, dev, err);
+	nvefs_dev_close(dev);
 	return ret;
 }
 
@@ -249,10 +334,11 @@ static void report(const struct mkfs_options *o, const struct nvefs_dev *dev, co
 		return;
 	if (o->fs.uuid)
 		uuid_unparse(o->uuid, uuid);
-	printf("mkfs.nvefs: %s: %s an nvefs, disk version %u, UUID %s%s%s, dedup %s, metadata %s\n", o->target,
+	printf("mkfs.nvefs: %s: %s an nvefs, disk version %u, UUID %s%s%s, dedup %s, metadata %s%s\n", o->target,
 	       verb,
 	       NVEFS_DISK_VERSION, uuid, o->fs.label ? ", label " : "", o->fs.label ? o->fs.label : "",
-	       o->fs.dedup ? "on" : "off", o->fs.metadata_single ? "single" : "dup");
+	       o->fs.dedup ? "on" : "off", o->fs.metadata_single ? "single" : "dup",
+	       o->mmp ? ", multiple mount protection" : "");
 	if (!dev)
 		return;
 	nvefs_dev_describe(dev, text, sizeof(text));
@@ -306,6 +392,14 @@ static bool ask_health(const struct mkfs_options *o, struct nvefs_dev *dev, stru
 	return !code;
 }
 
+static void warn_shared(const struct mkfs_options *o, const struct nvefs_dev *dev)
+{
+	const char *text = nvefs_shared_warning(dev, o->fs.mmp_interval_ms);
+
+	if (text)
+		fprintf(stderr, "mkfs.nvefs: %s: warning: %s\n", o->target, text);
+}
+
 static int make(struct mkfs_options *o, const struct nvefs_uri *uri, bool had_content, struct nvefs_error *err)
 {
 	struct nvefs_dev_open_opts open_opts = {.flags = o->size_bytes && !uri->is_ram ? NVEFS_OPEN_CREATE : 0,
@@ -326,8 +420,10 @@ static int make(struct mkfs_options *o, const struct nvefs_uri *uri, bool had_co
 		ret = wipe(dev, err);
 	if (!ret)
 		ret = nvefs_mkfs(dev, &o->fs, err);
-	if (!ret)
+	if (!ret) {
 		report(o, dev, "made");
+		warn_shared(o, dev);
+	}
 	nvefs_dev_close(dev);
 	if (ret && !uri->is_ram && !uri->exists)
 		unlink(uri->name);
@@ -349,6 +445,8 @@ static int dry_run(const struct mkfs_options *o, const struct nvefs_uri *uri, st
 		report(o, dev, "would make");
 	if (!ret && dev)
 		report_drive(o, dev, ask_health(o, dev, &health) ? &health : NULL);
+	if (!ret && dev)
+		warn_shared(o, dev);
 	nvefs_dev_close(dev);
 	return ret;
 }

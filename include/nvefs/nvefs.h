@@ -29,6 +29,27 @@ enum nvefs_switch { NVEFS_DEFAULT, NVEFS_OFF, NVEFS_ON };
 
 /* ---- mkfs, mount ---- */
 
+/* What a call that waits to see whether another host is alive knows of that host. */
+struct nvefs_host_wait {
+	char host[72], target[256]; /* its name, and how it calls the device; empty: not known */
+	uint64_t seen_s;	    /* when it last said so, by its own clock; 0: not known */
+	bool fsck;		    /* it was checking; else it had it mounted */
+	bool taken;		    /* from it, already: it gets the time to notice */
+	uint64_t waited_ms, total_ms;
+};
+/* Called when the waiting begins, and then at least five times a second. Non-zero gives up: -ECANCELED. */
+typedef int nvefs_host_wait_fn(void *arg, const struct nvefs_host_wait *w);
+/*
+ * Words for a person about it: at its beginning, and every five seconds. True when there is something
+ * to say now. *said_ms is the caller's, 0 at first.
+ */
+bool nvefs_host_wait_text(const struct nvefs_host_wait *w, uint64_t *said_ms, char *buf, size_t len);
+/*
+ * What a person must know of a device that says that other hosts reach it: that nothing keeps them out.
+ * NULL: nothing, since it does not say so, or since there is multiple mount protection (interval not 0).
+ */
+const char *nvefs_shared_warning(const struct nvefs_dev *dev, uint32_t mmp_interval_ms);
+
 struct nvefs_mkfs_opts {
 	const char *label; /* NULL: none; at most 63 bytes */
 	const uint8_t *uuid; /* 16 bytes; NULL: random */
@@ -36,6 +57,7 @@ struct nvefs_mkfs_opts {
 	bool metadata_single; /* no second copy of metadata blocks */
 	uint64_t hash_seed; /* 0: random */
 	uint32_t journal_blks; /* 512 to 16384; 0: by the device's size */
+	uint32_t mmp_interval_ms; /* multiple mount protection, 10 to 60000; 0: without */
 };
 /* Make an empty file system on the whole device. -ENOSPC: smaller than 64 MiB. */
 int nvefs_mkfs(struct nvefs_dev *dev, const struct nvefs_mkfs_opts *opts, struct nvefs_error *err);
@@ -51,11 +73,21 @@ struct nvefs_mount_opts {
 	uint32_t commit_interval_s; /* 0: default 5 */
 	uint32_t max_workers;	    /* 0: default 8 */
 	uint64_t slow_io_ns;	    /* a command that waits as long is logged; 0: default 10 s */
+	bool mmp_force; /* take it from the host that has it; with read_only: do not ask whether one has */
+	const char *mmp_force_how; /* what the user can give to have mmp_force, for the message; NULL: nothing */
+	const char *host; /* tests only; NULL: the host's name */
+	bool mmp_alone;	  /* tests only: there is no other host, so nothing is waited for */
+	nvefs_host_wait_fn *host_wait; /* may be NULL */
+	void *host_wait_arg;
 	uint32_t fingerprint_bits;  /* tests only; 0: 64 */
 	uint32_t name_hash_bits;    /* tests only; 0: 52 */
 };
 
-/* Mount. On success the device belongs to the file system; on failure it stays the caller's. */
+/*
+ * Mount. Of a file system with multiple mount protection it is refused, -EBUSY, while another host is
+ * alive on it, and takes up to 10 intervals to tell when the last one did not unmount. On success the device belongs to the file system; on failure it stays
+ * the caller's.
+ */
 int nvefs_mount(struct nvefs_dev *dev, const struct nvefs_mount_opts *opts, struct nvefs_fs **ret_fs,
 		struct nvefs_error *err);
 /*
@@ -255,6 +287,7 @@ struct nvefs_stats {
 	uint64_t checksum_errors, io_errors;
 	/* copies of metadata blocks: found bad; written anew; not, since that failed */
 	uint64_t copies_bad, copies_healed, copies_unhealed;
+	uint64_t late_beats; /* of multiple mount protection: writes waited */
 	int error; /* 0, or why writing has ended */
 	bool read_only;
 	uint32_t route; /* enum nvefs_route */
@@ -267,6 +300,8 @@ struct nvefs_info {
 	char label[64], creator[33];
 	uint32_t disk_version;
 	uint64_t nblks, journal_blks;
+	uint32_t mmp_interval_ms; /* 0: without multiple mount protection */
+	bool shared;		  /* the device says that others reach it, too */
 	char device[256]; /* nvefs_dev_describe */
 };
 void nvefs_info_get(struct nvefs_fs *fs, struct nvefs_info *ret);

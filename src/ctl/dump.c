@@ -19,6 +19,7 @@ static const struct command {
 	bool raw; /* looks at the device as it is, without opening the store */
 } commands[] = {
 	{"super", NULL, nvefs_dump_super, true},
+	{"mmp", NULL, nvefs_dump_mmp, true},
 	{"root", NULL, nvefs_dump_root, false},
 	{"groups", NULL, nvefs_dump_groups, false},
 	{"tree", NULL, nvefs_dump_tree, false},
@@ -34,6 +35,7 @@ static const char usage[] =
 	"Show what lies on TARGET, which must not be mounted. Nothing is changed.\n"
 	"\n"
 	"  super               superblock slots (without a command)\n"
+	"  mmp                 claim and beat of multiple mount protection\n"
 	"  root                the root block\n"
 	"  groups              allocation groups\n"
 	"  tree                every node of the tree with its items\n"
@@ -153,7 +155,7 @@ static int run(struct nvefs_dump *d, const struct dump_options *o)
 
 	if (!err && !o->command->raw)
 		err = open_store(d, o->no_replay);
-	if (!err && o->command->run == nvefs_dump_journal && !d->have_sb)
+	if (!err && (o->command->run == nvefs_dump_journal || o->command->run == nvefs_dump_mmp) && !d->have_sb)
 		err = nvefs_error_set(&d->err, -EUCLEAN, "%s: no superblock slot is sound: see fsck.nvefs -n",
 				      d->target);
 	if (!err)

@@ -46,6 +46,7 @@ struct json_object *nvefs_dump_item(const struct nvefs_dump *d, const struct nve
 
 /* Commands: 0 or a negative errno with d->err set. `arg` as on the command line, NULL: none. */
 int nvefs_dump_super(struct nvefs_dump *d, const char *arg);
+int nvefs_dump_mmp(struct nvefs_dump *d, const char *arg);
 int nvefs_dump_root(struct nvefs_dump *d, const char *arg);
 int nvefs_dump_journal(struct nvefs_dump *d, const char *arg);
 int nvefs_dump_block(struct nvefs_dump *d, const char *arg);

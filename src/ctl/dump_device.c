@@ -10,6 +10,7 @@
 #include "format/block.h"
 #include "format/journal.h"
 #include "format/layout.h"
+#include "format/mmp.h"
 #include "format/root.h"
 
 static int no_memory(struct nvefs_dump *d)
@@ -43,6 +44,9 @@ static struct json_object *super_record(const struct nvefs_super *sb)
 	nvefs_dump_num(o, "lba_bytes", sb->lba_bytes);
 	nvefs_dump_num(o, "iu_blks", sb->iu_blks);
 	nvefs_dump_str(o, "serial", sb->serial);
+	nvefs_dump_str(o, "multiple_mount_protection", nvefs_super_mmp(sb) ? "on" : "off");
+	if (nvefs_super_mmp(sb))
+		nvefs_dump_num(o, "heartbeat_ms", sb->mmp_interval_ms);
 	return o;
 }
 
@@ -72,6 +76,50 @@ int nvefs_dump_super(struct nvefs_dump *d, const char *arg)
 			nvefs_dump_str(o, "damaged", why);
 		nvefs_dump_print(d, o);
 	}
+	nvefs_buf_free(buf);
+	return 0;
+}
+
+static void dump_mmp_block(struct nvefs_dump *d, uint16_t type, void *buf)
+{
+	static const char *const states[] = {"", "free", "mounted", "fsck"};
+	struct json_object *o = json_object_new_object();
+	enum nvefs_block_status status = NVEFS_BLOCK_CHECKSUM;
+	struct nvefs_mmp_rec rec;
+	struct timespec at = {0};
+
+	if (!nvefs_queue_read(d->q, nvefs_mmp_pblk(type), 1, buf))
+		status = nvefs_mmp_decode(buf, &d->sb, type, &rec);
+	nvefs_dump_str(o, "what", type == NVEFS_BT_CLAIM ? "claim" : "beat");
+	nvefs_dump_num(o, "pblk", nvefs_mmp_pblk(type));
+	if (status != NVEFS_BLOCK_OK) {
+		nvefs_dump_print(d, nvefs_dump_str(o, "damaged", nvefs_block_status_text(status)));
+		return;
+	}
+	at.tv_sec = (time_t)rec.time_s;
+	nvefs_dump_str(o, "state", states[rec.state]);
+	nvefs_dump_bytes(o, "host", rec.host, strlen(rec.host));
+	nvefs_dump_bytes(o, "target", rec.target, strlen(rec.target));
+	nvefs_dump_time(o, "time", &at);
+	nvefs_dump_hex(o, "nonce", rec.nonce);
+	nvefs_dump_num(o, "seq", rec.seq);
+	nvefs_dump_num(o, "interval_ms", rec.interval_ms);
+	nvefs_dump_print(d, o);
+}
+
+int nvefs_dump_mmp(struct nvefs_dump *d, const char *arg)
+{
+	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+
+	(void)arg;
+	if (!buf)
+		return no_memory(d);
+	if (!nvefs_super_mmp(&d->sb)) {
+		nvefs_buf_free(buf);
+		return nvefs_error_set(&d->err, -ENOENT, "%s: has no multiple mount protection", d->target);
+	}
+	dump_mmp_block(d, NVEFS_BT_CLAIM, buf);
+	dump_mmp_block(d, NVEFS_BT_BEAT, buf);
 	nvefs_buf_free(buf);
 	return 0;
 }
@@ -228,7 +276,7 @@ int nvefs_dump_journal(struct nvefs_dump *d, const char *arg)
 static const char *block_type_text(uint16_t type)
 {
 	static const char *const texts[] = {"unknown", "superblock", "root", "node", "bitmap", "journal header",
-					    "journal descriptor", "journal commit"};
+					    "journal descriptor", "journal commit", "claim", "beat"};
 
 	return type < sizeof(texts) / sizeof(texts[0]) ? texts[type] : texts[0];
 }

@@ -135,6 +135,7 @@ void nvefs_show_stats(struct json_object *s)
 	line_count("bad copies of metadata", number(errors, "metadata_copies_bad"));
 	line_count("  written anew", number(errors, "metadata_copies_healed"));
 	line_count("  could not be", number(errors, "metadata_copies_unhealed"));
+	line_count("late heartbeats", number(errors, "late_heartbeats"));
 	line_text("writable", json_object_get_boolean(at(s, "read_only")) ? "no" : "yes");
 	if (at(s, "stopped_by"))
 		line_text("writing stopped by", text(s, "stopped_by"));
@@ -212,6 +213,13 @@ void nvefs_show_info(struct json_object *info)
 	printf("%-16s %" PRIu64 " bytes\n", "size", number(info, "total_bytes"));
 	printf("%-16s %" PRIu64 " bytes\n", "journal", number(info, "journal_bytes"));
 	printf("%-16s %s\n", "writable", json_object_get_boolean(at(info, "read_only")) ? "no" : "yes");
+	if (json_object_get_boolean(at(info, "multiple_mount_protection")))
+		printf("%-16s on, a heartbeat every %" PRIu64 " ms\n", "other hosts", number(info, "heartbeat_ms"));
+	else
+		printf("%-16s %s\n", "other hosts",
+		       json_object_get_boolean(at(info, "shared")) ?
+			       "can reach the device, and would not be noticed (no multiple mount protection)" :
+			       "would not be noticed (no multiple mount protection)");
 	show_facts("SCSI", at(at(info, "drive"), "scsi"));
 	show_facts("NVMe", at(at(info, "drive"), "nvme"));
 	show_facts("health", at(info, "health"));

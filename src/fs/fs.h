@@ -76,6 +76,7 @@ struct nvefs_inode_shard {
 struct nvefs_fs {
 	struct nvefs_dev *dev;
 	struct nvefs_store *st;
+	struct nvefs_mmp *mmp; /* NULL: the file system has no multiple mount protection, or is only read */
 	struct nvefs_mount_opts opts;
 	uint64_t hash_seed;
 	bool read_only;

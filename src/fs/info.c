@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* What there is to know about a mount: space, counters, label. */
+/* What there is to know about a mount: space, counters, label; and about other hosts. */
+#include <stdio.h>
+
 #include "format/layout.h"
 #include "fs/fill.h"
 #include "fs/names.h"
+#include "store/mmp.h"
 
 /* Data blocks in use: what is neither free, nor on its way, nor metadata. */
 static uint64_t data_blks(const struct nvefs_fs *fs, const struct nvefs_space *s)
@@ -63,6 +66,7 @@ void nvefs_stats_get(struct nvefs_fs *fs, struct nvefs_stats *ret)
 		.copies_bad = st.copies_bad,
 		.copies_healed = st.copies_healed,
 		.copies_unhealed = st.copies_unhealed,
+		.late_beats = nvefs_mmp_late(fs->mmp),
 		.error = nvefs_store_error(fs->st),
 		.route = nvefs_dev_route(fs->dev),
 	};
@@ -83,6 +87,8 @@ void nvefs_info_get(struct nvefs_fs *fs, struct nvefs_info *ret)
 	ret->disk_version = sb.disk_version;
 	ret->nblks = sb.nblks;
 	ret->journal_blks = sb.journal_blks;
+	ret->mmp_interval_ms = sb.mmp_interval_ms;
+	ret->shared = nvefs_dev_limits(fs->dev)->shared;
 	nvefs_dev_describe(fs->dev, ret->device, sizeof(ret->device));
 }
 
@@ -124,4 +130,41 @@ int nvefs_trim(struct nvefs_worker *w, uint64_t start, uint64_t len, uint64_t mi
 	}
 	*ret_trimmed = blks * NVEFS_BLOCK_SIZE;
 	return 0;
+}
+
+bool nvefs_host_wait_text(const struct nvefs_host_wait *w, uint64_t *said_ms, char *buf, size_t len)
+{
+	char when[64] = "";
+	time_t seen = (time_t)w->seen_s;
+	struct tm tm;
+
+	if (w->waited_ms && w->waited_ms < *said_ms + 5000)
+		return false;
+	*said_ms = w->waited_ms;
+	if (w->waited_ms) {
+		snprintf(buf, len, "still waiting for %s: %llu s left",
+			 w->taken ? "that host to have noticed" : "a sign of that host",
+			 (unsigned long long)(w->total_ms - w->waited_ms + 999) / 1000);
+		return true;
+	}
+	if (w->seen_s && localtime_r(&seen, &tm))
+		strftime(when, sizeof(when), ", last heard of on %F at %T by its clock", &tm);
+	if (w->host[0])
+		snprintf(buf, len, "host '%s' %s it (as %s%s) and has not let it go", w->host,
+			 w->fsck ? "was checking" : "had mounted", w->target, when);
+	else
+		snprintf(buf, len, "nothing says who had it last");
+	snprintf(buf + strlen(buf), len - strlen(buf),
+		 w->taken ? ": it is taken from there: waiting %llu s, so that whoever it was has noticed" :
+			    ": waiting up to %llu s for a sign that somebody is alive",
+		 (unsigned long long)(w->total_ms + 999) / 1000);
+	return true;
+}
+
+const char *nvefs_shared_warning(const struct nvefs_dev *dev, uint32_t mmp_interval_ms)
+{
+	if (!nvefs_dev_limits(dev)->shared || mmp_interval_ms)
+		return NULL;
+	return "the device says that more than one host may reach it, and this file system would not notice another one: "
+	       "mounts by two at once destroy it; give it to one host only, or make it with mkfs.nvefs -O mmp";
 }

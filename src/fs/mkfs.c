@@ -30,6 +30,7 @@ int nvefs_mkfs(struct nvefs_dev *dev, const struct nvefs_mkfs_opts *opts, struct
 	params.nitems = 1;
 	params.hash_seed = opts->hash_seed;
 	params.journal_blks = opts->journal_blks;
+	params.mmp_interval_ms = opts->mmp_interval_ms;
 	params.flags = (opts->dedup ? NVEFS_SB_DEDUP : 0) |
 		       (opts->metadata_single ? 0 : NVEFS_SB_META_DUP);
 	if (opts->uuid)

@@ -8,13 +8,14 @@
 #include "format/layout.h"
 #include "fs/fill.h"
 #include "fs/names.h"
+#include "store/mmp.h"
 
 #define DEFAULT_CACHE_BYTES (128ull << 20)
 #define DEFAULT_DEDUP_BYTES (64ull << 20)
 #define DEFAULT_COMMIT_S 5u
 #define DEFAULT_WORKERS 8u
 #define DEFAULT_SLOW_IO_NS 10000000000ull
-#define OWN_QUEUES 2u /* commit thread, background thread */
+#define OWN_QUEUES 2u /* commit thread, background thread; with a claim, the heartbeat's as well */
 #define UNMOUNT_ORPHANS_NS 10000000000ull
 
 /* As the kernel's "hung task": it waits on, but somebody should know. */
@@ -85,11 +86,14 @@ static struct nvefs_fs *fs_new(struct nvefs_dev *dev, const struct nvefs_mount_o
 	return fs;
 }
 
-static void fs_free(struct nvefs_fs *fs)
+/* `clean`: all that was to be written is durable. The heartbeat may still tell of a slow device: it ends before fs does. */
+static void fs_free(struct nvefs_fs *fs, bool clean)
 {
 	nvefs_inode_table_done(fs);
 	nvefs_fill_done(fs);
 	nvefs_store_free(fs->st);
+	nvefs_mmp_release(fs->mmp, clean);
+	nvefs_dev_watch(fs->dev, 0, NULL, NULL);
 	nvefs_cond_done(&fs->bg_cond);
 	nvefs_mutex_done(&fs->bg_lock);
 	nvefs_mutex_done(&fs->workers_lock);
@@ -109,6 +113,7 @@ static int open_store(struct nvefs_fs *fs, struct nvefs_error *err)
 		.fua_commit = o->fua_commit,
 		.cache_bytes = o->cache_bytes / 2, /* the other half is for segment maps */
 		.commit_interval_ns = o->commit_interval_s * 1000000000ull,
+		.mmp = fs->mmp,
 		.fold = nvefs_fs_fold,
 		.fold_arg = fs,
 	};
@@ -132,6 +137,24 @@ static int open_store(struct nvefs_fs *fs, struct nvefs_error *err)
 				       nvefs_dev_identity(fs->dev)->target,
 				       (unsigned long long)o->dedup_bytes);
 	return 0;
+}
+
+/* Before anything is read that another host may be changing. */
+static int claim(struct nvefs_fs *fs, struct nvefs_error *err)
+{
+	const struct nvefs_mount_opts *o = &fs->opts;
+	const struct nvefs_mmp_opts mo = {.state = NVEFS_MMP_MOUNTED,
+					  .force = o->mmp_force,
+					  .force_how = o->mmp_force_how,
+					  .host = o->host,
+					  .alone = o->mmp_alone,
+					  .wait = o->host_wait,
+					  .wait_arg = o->host_wait_arg};
+
+	/* Who only reads is no danger to others, and finds out whether they are one. */
+	if (o->read_only && (o->no_recovery || o->replay_in_memory))
+		return nvefs_mmp_look(fs->dev, &mo, err);
+	return nvefs_mmp_take(fs->dev, &mo, &fs->mmp, err);
 }
 
 static int count_mount_txn(struct nvefs_nop *op, void *arg)
@@ -195,6 +218,24 @@ static int start(struct nvefs_fs *fs, struct nvefs_error *err)
 			       rc == -EUCLEAN ? " (damaged; run fsck.nvefs)" : "");
 }
 
+static int too_few_queues(const struct nvefs_dev *dev, uint32_t want, struct nvefs_error *err)
+{
+	return nvefs_error_set(err, -ENOTSUP, "%s: has %u queues, %u are needed", nvefs_dev_identity(dev)->target,
+			       nvefs_dev_limits(dev)->max_queues, want);
+}
+
+/* What our own threads leave is for workers. */
+static int share_queues(struct nvefs_fs *fs, struct nvefs_error *err)
+{
+	uint32_t have = nvefs_dev_limits(fs->dev)->max_queues, own = OWN_QUEUES + (fs->mmp ? 1 : 0);
+
+	if (have < own + 1)
+		return too_few_queues(fs->dev, own + 1, err);
+	if (fs->max_workers > have - own)
+		fs->max_workers = have - own;
+	return 0;
+}
+
 int nvefs_mount(struct nvefs_dev *dev, const struct nvefs_mount_opts *opts, struct nvefs_fs **ret_fs,
 		struct nvefs_error *err)
 {
@@ -204,20 +245,20 @@ int nvefs_mount(struct nvefs_dev *dev, const struct nvefs_mount_opts *opts, stru
 	int rc;
 
 	if (lim->max_queues < OWN_QUEUES + 1)
-		return nvefs_error_set(err, -ENOTSUP, "%s: has %u queues, %u are needed", target,
-				       lim->max_queues, OWN_QUEUES + 1);
+		return too_few_queues(dev, OWN_QUEUES + 1, err);
 	fs = fs_new(dev, opts);
 	if (!fs)
 		return nvefs_error_set(err, -ENOMEM, "%s: out of memory", target);
-	if (fs->max_workers > lim->max_queues - OWN_QUEUES)
-		fs->max_workers = lim->max_queues - OWN_QUEUES;
 	nvefs_dev_watch(dev, fs->opts.slow_io_ns, tell_slow, fs);
-	rc = open_store(fs, err);
+	rc = claim(fs, err);
+	if (!rc)
+		rc = share_queues(fs, err);
+	if (!rc)
+		rc = open_store(fs, err);
 	if (!rc)
 		rc = start(fs, err);
 	if (rc) {
-		nvefs_dev_watch(dev, 0, NULL, NULL);
-		fs_free(fs);
+		fs_free(fs, true);
 		return rc;
 	}
 	*ret_fs = fs;
@@ -237,7 +278,7 @@ int nvefs_unmount(struct nvefs_fs *fs)
 		nvefs_bg_stop(fs);
 		err = nvefs_store_stop(fs->st);
 	}
-	fs_free(fs);
+	fs_free(fs, true);
 	nvefs_dev_close(dev);
 	return err;
 }
@@ -251,6 +292,6 @@ void nvefs_abandon(struct nvefs_fs *fs)
 		nvefs_bg_stop(fs);
 		nvefs_store_stop(fs->st);
 	}
-	fs_free(fs);
+	fs_free(fs, false);
 	nvefs_dev_close(dev);
 }

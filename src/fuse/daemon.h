@@ -70,6 +70,8 @@ struct nvefs_daemon {
 	int state_fd;	  /* run file, see state.h; -1: none */
 	unsigned int dev_major, dev_minor; /* of the mounted file system */
 	int end_fd;	  /* eventfd: a server ended by itself */
+	int signal_fd, report_fd; /* of main.c; report_fd -1: in the foreground */
+	uint64_t said_ms;	  /* while the mount waits for another host */
 
 	struct nvefs_server *servers;
 	uint32_t nservers, nstarted;

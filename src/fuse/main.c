@@ -39,8 +39,8 @@
 /* After a signal: how long those who still use the mount are served. */
 #define GRACE_MS 2000
 #define JOB_WORKERS 2u /* scrub and trim */
-/* Queues that are not for servers: the jobs', the commit's, the background's. */
-#define OTHER_QUEUES 4u
+/* Queues that are not for servers: the jobs', the commit's, the background's, the heartbeat's. */
+#define OTHER_QUEUES 5u
 
 static const char usage[] =
 	"Usage: nvefs TARGET MOUNTPOINT [-o OPTION[,OPTION...]] [-f] [-d]\n"
@@ -65,6 +65,8 @@ static const char usage[] =
 	"  noatime, relatime       access times (relatime)\n"
 	"  discard, nodiscard      tell the device at once what is free (nodiscard)\n"
 	"  fua, nofua              commit with FUA in place of a second Flush (nofua)\n"
+	"  mmp=force               take the file system from another host that has it mounted\n"
+	"                          (with ro: mount it although another host has it)\n"
 	"and those of FUSE and mount(8): allow_other, allow_root, auto_unmount, max_read=,\n"
 	"dev, nodev, suid, nosuid, exec, noexec, sync, dirsync, context=.\n"
 	"As root allow_other, default_permissions, dev and suid are on.\n"
@@ -83,6 +85,26 @@ static int complain(const struct nvefs_options *o, const struct nvefs_error *err
 {
 	fprintf(stderr, "%s: %s\n", o->program, err->text);
 	return NVEFS_EXIT_FAIL;
+}
+
+/* Also when it goes to the log: whoever called mount(8) looks at its output. */
+static void warn(const struct nvefs_daemon *d, const char *text)
+{
+	nvefs_log(NVEFS_LOG_WARN, "%s: %s", d->source, text);
+	if (!d->opts->foreground)
+		fprintf(stderr, "%s: %s: %s\n", d->opts->program, d->source, text);
+}
+
+/* Says what is waited for. Given up when whoever called has gone, or a signal has come. */
+static int host_wait(void *arg, const struct nvefs_host_wait *w)
+{
+	struct nvefs_daemon *d = arg;
+	struct pollfd pfd[2] = {{.fd = d->signal_fd, .events = POLLIN}, {.fd = d->report_fd}};
+	char text[512];
+
+	if (nvefs_host_wait_text(w, &d->said_ms, text, sizeof(text)))
+		warn(d, text);
+	return poll(pfd, d->report_fd < 0 ? 1 : 2, 0) > 0;
 }
 
 /* ---- Set up ---- */
@@ -202,6 +224,9 @@ static int open_fs(struct nvefs_daemon *d, struct nvefs_error *err)
 		return e;
 	d->nservers = choose_queues(o, nvefs_dev_limits(d->dev));
 	o->mount.max_workers = d->nservers + JOB_WORKERS;
+	o->mount.mmp_force_how = "-o mmp=force";
+	o->mount.host_wait = host_wait;
+	o->mount.host_wait_arg = d;
 	/* A read-only mount leaves the target as it is, journal and all. */
 	o->mount.replay_in_memory = o->mount.read_only && !o->mount.no_recovery;
 	e = nvefs_thread_start(&thread, "nvefs-mount", mount_fs, &opening);
@@ -228,6 +253,17 @@ static int give_up_rights(struct nvefs_daemon *d, struct nvefs_error *err)
 	return 0;
 }
 
+static void warn_shared(const struct nvefs_daemon *d)
+{
+	struct nvefs_info info;
+	const char *text;
+
+	nvefs_info_get(d->fs, &info);
+	text = nvefs_shared_warning(d->dev, info.mmp_interval_ms);
+	if (text)
+		warn(d, text);
+}
+
 static int set_up(struct nvefs_daemon *d, struct nvefs_error *err)
 {
 	struct nvefs_mountinfo mi;
@@ -239,6 +275,7 @@ static int set_up(struct nvefs_daemon *d, struct nvefs_error *err)
 	e = open_fs(d, err);
 	if (e)
 		return e;
+	warn_shared(d);
 	e = nvefs_jobs_new(d, &d->jobs);
 	if (!e)
 		e = nvefs_health_new(d, nvefs_ops_health_answer, &d->health);
@@ -348,7 +385,7 @@ static int run(struct nvefs_daemon *d, int report_fd)
 {
 	struct nvefs_error err;
 	sigset_t signals;
-	int signal_fd, e;
+	int e;
 
 	signal(SIGPIPE, SIG_IGN);
 	sigemptyset(&signals);
@@ -356,7 +393,8 @@ static int run(struct nvefs_daemon *d, int report_fd)
 	sigaddset(&signals, SIGINT);
 	sigaddset(&signals, SIGHUP);
 	sigprocmask(SIG_BLOCK, &signals, NULL);
-	signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
+	d->report_fd = report_fd;
+	d->signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
 	/* Memory that we ask for must not wait for pages that only we can write. */
 	prctl(PR_SET_IO_FLUSHER, 1, 0, 0, 0);
 
@@ -372,7 +410,7 @@ static int run(struct nvefs_daemon *d, int report_fd)
 	nvefs_log(NVEFS_LOG_INFO, "%s mounted on %s", d->source, d->mountpoint);
 	if (report_fd >= 0)
 		to_background(report_fd);
-	wait_for_end(d, signal_fd);
+	wait_for_end(d, d->signal_fd);
 	e = tear_down(d);
 	if (e)
 		nvefs_log(NVEFS_LOG_ERR, "%s: unmounting: %s: the last writes are not durable: run fsck.nvefs",

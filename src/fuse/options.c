@@ -144,6 +144,11 @@ static int set_queues(struct nvefs_options *o, const char *v)
 {
 	return parse_number(v, 1, NVEFS_MAX_SERVERS, &o->queues);
 }
+static int set_mmp(struct nvefs_options *o, const char *v)
+{
+	o->mount.mmp_force = strcmp(v, "force") == 0;
+	return o->mount.mmp_force ? 0 : -EINVAL;
+}
 static int set_commit(struct nvefs_options *o, const char *v)
 {
 	return parse_number(v, 1, 3600, &o->mount.commit_interval_s);
@@ -160,6 +165,7 @@ static const struct {
 	{"cache=", set_cache, "a size such as 128M"},
 	{"queues=", set_queues, "a number from 1 to 64"},
 	{"commit=", set_commit, "seconds from 1 to 3600"},
+	{"mmp=", set_mmp, "force, or leave it out"},
 };
 
 static int one_valued(struct nvefs_options *o, const char *word, struct nvefs_error *err)

@@ -140,6 +140,7 @@ char *nvefs_report_stats(struct nvefs_daemon *d)
 	add_u64(o, "metadata_copies_bad", st.copies_bad);
 	add_u64(o, "metadata_copies_healed", st.copies_healed);
 	add_u64(o, "metadata_copies_unhealed", st.copies_unhealed);
+	add_u64(o, "late_heartbeats", st.late_beats);
 	add_bool(top, "read_only", st.read_only);
 	add_text(top, "stopped_by", st.error ? strerror(st.error < 0 ? -st.error : st.error) : NULL);
 	return finish(top);
@@ -172,6 +173,9 @@ char *nvefs_report_info(struct nvefs_daemon *d)
 	add_u64(top, "total_bytes", info.nblks * NVEFS_BLOCK_SIZE);
 	add_u64(top, "journal_bytes", info.journal_blks * NVEFS_BLOCK_SIZE);
 	add_text(top, "device", info.device);
+	add_bool(top, "shared", info.shared);
+	add_bool(top, "multiple_mount_protection", info.mmp_interval_ms);
+	add_u64(top, "heartbeat_ms", info.mmp_interval_ms);
 	nvefs_report_add_drive(add_object(top, "drive"), nvefs_dev_drive(d->dev));
 	add_bool(top, "read_only", st.read_only);
 	return finish(top);

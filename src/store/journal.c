@@ -11,6 +11,7 @@
 #include "format/block.h"
 #include "format/journal.h"
 #include "store/iobatch.h"
+#include "store/mmp.h"
 #include "store/state.h"
 
 #define WRITE_BLKS 256u /* log blocks in one transfer */
@@ -241,6 +242,8 @@ static int group_commit(struct nvefs_store *st, struct nvefs_queue *q, struct gr
 		err = nvefs_journal_flush(st, q);
 	if (!err)
 		err = commit_block_write(st, q, g, sum);
+	if (!err)
+		err = nvefs_mmp_confirm(st->opts.mmp);
 	if (err)
 		return err;
 	j->head_pos = log_pos(j, j->head_pos, g->nblks + 1);

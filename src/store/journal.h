@@ -12,7 +12,8 @@
  *    3. descriptors and images are written to the log, and have completed
  *    4. Flush: 1 and 3 are on the medium
  *    5. the commit block is written, and a second Flush (or FUA) completed:
- *       N is durable. The waiters are told.
+ *       N is durable. With multiple mount protection: and we were still the one
+ *       host that may write (mmp.h). The waiters are told.
  *   group N+1 is written only after that, so that a valid commit block N+1
  *   proves that N was durable.
  *

@@ -11,6 +11,7 @@
 #include "format/block.h"
 #include "format/journal.h"
 #include "format/layout.h"
+#include "format/mmp.h"
 #include "format/root.h"
 #include "store/mkfs_tree.h"
 #include "store/super.h"
@@ -61,7 +62,12 @@ static int settle(struct mkfs *m, struct nvefs_error *err)
 	if (p->size_blks > lim->nblks)
 		return nvefs_error_set(err, -EINVAL, "%s: has only %llu blocks", id->target,
 				       (unsigned long long)lim->nblks);
+	if (p->mmp_interval_ms && (p->mmp_interval_ms < NVEFS_MMP_MIN_MS || p->mmp_interval_ms > NVEFS_MMP_MAX_MS))
+		return nvefs_error_set(err, -EINVAL, "%s: interval of multiple mount protection out of range: %u to %u ms",
+				       id->target, NVEFS_MMP_MIN_MS, NVEFS_MMP_MAX_MS);
 	sb->flags = p->flags;
+	sb->feature_incompat = p->mmp_interval_ms ? NVEFS_INCOMPAT_MMP : 0;
+	sb->mmp_interval_ms = p->mmp_interval_ms;
 	rc = nvefs_layout_make(p->size_blks ? p->size_blks : lim->nblks, p->journal_blks, sb);
 	if (rc)
 		return nvefs_error_set(err, rc, "%s: %s", id->target,
@@ -155,12 +161,26 @@ static int journal_write(struct mkfs *m)
 	return err;
 }
 
+/* Free, and the beat of the same nonce. */
+static void mmp_write(struct mkfs *m)
+{
+	const struct nvefs_mmp_rec rec = {.state = NVEFS_MMP_FREE,
+					  .interval_ms = m->sb.mmp_interval_ms,
+					  .time_s = (uint64_t)m->params->created.tv_sec};
+
+	if (!nvefs_super_mmp(&m->sb))
+		return;
+	nvefs_mmp_encode(&rec, &m->sb, NVEFS_BT_CLAIM, nvefs_spool_next(&m->spool, NVEFS_CLAIM_PBLK));
+	nvefs_mmp_encode(&rec, &m->sb, NVEFS_BT_BEAT, nvefs_spool_next(&m->spool, NVEFS_BEAT_PBLK));
+}
+
 static int content_write(struct mkfs *m)
 {
 	int err = nvefs_spool_init(&m->spool, m->q);
 
 	if (!err) {
 		root_write(m, bitmaps_write(m));
+		mmp_write(m);
 		err = journal_write(m);
 	}
 	if (!err)

@@ -18,6 +18,7 @@ struct nvefs_mkfs_params {
 	uint64_t size_blks;	/* 0: the whole device */
 	uint32_t journal_blks;	/* header slots included; 0: the default */
 	uint32_t flags;		/* NVEFS_SB_* */
+	uint32_t mmp_interval_ms; /* multiple mount protection; 0: without */
 	struct timespec created;
 	char label[NVEFS_LABEL_MAX + 1];
 	char creator[32];

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "format/layout.h"
 #include "store/journal.h"
+#include "store/mmp.h"
 #include "store/state.h"
 #include "store/super.h"
 
@@ -80,6 +81,11 @@ void nvefs_store_fail(struct nvefs_store *st, int err, const char *why)
 	nvefs_mutex_unlock(&st->commit.lock);
 }
 
+static void claim_lost(void *arg, int err, const char *why)
+{
+	nvefs_store_fail(arg, err, why);
+}
+
 static struct nvefs_store *store_new(struct nvefs_dev *dev, const struct nvefs_store_opts *opts)
 {
 	struct nvefs_store *st = calloc(1, sizeof(*st));
@@ -98,6 +104,7 @@ static struct nvefs_store *store_new(struct nvefs_dev *dev, const struct nvefs_s
 	nvefs_cond_init(&st->commit.wake);
 	nvefs_cond_init(&st->commit.change);
 	nvefs_list_init(&st->commit.waiters);
+	nvefs_mmp_set_lost(st->opts.mmp, claim_lost, st);
 	if (nvefs_cache_init(st) != 0) {
 		nvefs_store_free(st);
 		return NULL;
@@ -110,6 +117,7 @@ void nvefs_store_free(struct nvefs_store *st)
 	if (!st)
 		return;
 	assert(!st->commit.started);
+	nvefs_mmp_set_lost(st->opts.mmp, NULL, NULL);
 	nvefs_alloc_done(st);
 	nvefs_cache_done(st);
 	nvefs_cond_done(&st->commit.change);
@@ -119,6 +127,12 @@ void nvefs_store_free(struct nvefs_store *st)
 	nvefs_mutex_done(&st->super_lock);
 	nvefs_rwlock_done(&st->meta);
 	free(st);
+}
+
+/* Recovery writes, too, unless it is left out or done in memory. */
+static bool writes(const struct nvefs_store *st)
+{
+	return !st->opts.read_only || !(st->opts.no_recovery || st->opts.replay_in_memory);
 }
 
 /* All that needs a queue. */
@@ -132,6 +146,9 @@ static int store_load(struct nvefs_store *st, struct nvefs_queue *q, struct nvef
 		return nvefs_error_set(err, -EROFS,
 				       "%s: has a feature that this version can only read: "
 				       "open it read-only",
+				       nvefs_dev_identity(st->dev)->target);
+	if (nvefs_super_mmp(&st->super) && !st->opts.mmp && writes(st))
+		return nvefs_error_set(err, -EBUSY, "%s: has multiple mount protection, and is not claimed",
 				       nvefs_dev_identity(st->dev)->target);
 	rc = nvefs_journal_recover(st, q, err);
 	if (rc)

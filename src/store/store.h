@@ -36,6 +36,7 @@
 #include "base/thread.h"
 #include "format/super.h"
 
+struct nvefs_mmp;
 struct nvefs_store;
 
 /* A metadata block that must be read first. Filled by nvefs_cache_get only. */
@@ -64,6 +65,11 @@ struct nvefs_store_opts {
 	bool fua_commit;       /* commit block by FUA in place of the second Flush */
 	uint64_t cache_bytes;  /* clean metadata kept; 0: default */
 	uint64_t commit_interval_ns; /* 0: default, 5 s */
+	/*
+	 * Of a file system with multiple mount protection: taken by the caller, and his to let go after
+	 * nvefs_store_free. Without, nothing that writes is opened: -EBUSY.
+	 */
+	struct nvefs_mmp *mmp;
 	nvefs_fold_fn *fold;   /* may be NULL */
 	void *fold_arg;
 };

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "format/block.h"
 #include "format/layout.h"
+#include "store/mmp.h"
 #include "store/state.h"
 
 struct slot_search {
@@ -33,6 +34,12 @@ static int weight(int err)
 	}
 }
 
+/* Of two that are as new the one that asks for more care. */
+static bool better(const struct nvefs_super *sb, const struct nvefs_super *best)
+{
+	return sb->seq > best->seq || (sb->seq == best->seq && nvefs_super_mmp(sb) && !nvefs_super_mmp(best));
+}
+
 static void search_slot(struct slot_search *s, struct nvefs_queue *q, uint64_t pblk, void *buf)
 {
 	const char *why = "cannot be read";
@@ -41,7 +48,7 @@ static void search_slot(struct slot_search *s, struct nvefs_queue *q, uint64_t p
 
 	if (!err)
 		err = nvefs_super_decode(buf, pblk, &sb, &why);
-	if (!err && (!s->found || sb.seq > s->best.seq)) {
+	if (!err && (!s->found || better(&sb, &s->best))) {
 		s->best = sb;
 		s->found = true;
 	}
@@ -114,6 +121,8 @@ int nvefs_store_super_write(struct nvefs_store *st, struct nvefs_queue *q, const
 	next.seq = st->super.seq + 1;
 	for (unsigned int slot = 0; slot < NVEFS_SUPER_SLOTS && !err; slot++)
 		err = nvefs_heal_result(st, nvefs_super_write_slot(st->dev, q, &next, slot));
+	if (!err)
+		err = nvefs_mmp_confirm(st->opts.mmp);
 	if (!err) {
 		nvefs_mutex_lock(&st->super_lock);
 		st->super.seq = next.seq;
