@@ -12,11 +12,12 @@
  * blocks go round; in the others files span windows and commits are frequent.
  *
  *	fs_crash [--seed N] [--lives N] [--seconds N] [--route native|scsi] [--dedup on|off]
- *		 [--ops N] [--stride N] [--mutation NAME] [--expect-violation] [--verbose]
+ *		 [--ops N] [--stride N] [--mmp] [--mutation NAME] [--expect-violation] [--verbose]
  *
  * --lives, --seconds	when to end, whichever comes first
  * --ops		operations in one life
  * --stride		only every so manieth cut; which ones depends on the seed
+ * --mmp		with multiple mount protection: claim and beats are cut, too
  * --mutation		leave out one step of the order that keeps data safe
  * --expect-violation	succeed only when a violation is found
  *
@@ -72,7 +73,9 @@ static struct nvefs_dev *open_ram(const char *uri)
 
 static struct nvefs_dev *make(struct life *l)
 {
-	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512, .metadata_single = l->single};
+	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512, .metadata_single = l->single,
+				     /* Some beats in a life, and not one at every cut. */
+				     .mmp_interval_ms = l->opts.mmp_alone ? 50 : 0};
 	struct nvefs_dev *ram = open_ram(l->tight ? TIGHT_DEVICE : DEVICE), *rec, *top;
 	struct nvefs_error e = {{0}};
 	int err = nvefs_mkfs(ram, &mk, &e);
@@ -169,7 +172,7 @@ struct options {
 	uint64_t seed, seconds;
 	uint32_t lives, nops, stride;
 	enum nvefs_route route;
-	bool expect, dedup, verbose;
+	bool expect, dedup, verbose, mmp;
 };
 
 static int parse(int argc, char **argv, struct options *o)
@@ -181,6 +184,7 @@ static int parse(int argc, char **argv, struct options *o)
 					     {"dedup", 1, 0, 'd'},
 					     {"ops", 1, 0, 'o'},
 					     {"verbose", 0, 0, 'v'},
+					     {"mmp", 0, 0, 'p'},
 					     {"stride", 1, 0, 'i'},
 					     {"mutation", 1, 0, 'm'},
 					     {"expect-violation", 0, 0, 'x'},
@@ -208,6 +212,8 @@ static int parse(int argc, char **argv, struct options *o)
 			return -EINVAL;
 		else if (c == 'x')
 			o->expect = true;
+		else if (c == 'p')
+			o->mmp = true;
 		else if (c == 'v')
 			o->verbose = true;
 		else if (c != 'm')
@@ -228,6 +234,7 @@ static void life_init(struct life *l, const struct options *o, uint64_t seed)
 	l->single = seed / 2 % 2;
 	l->max_bytes = l->tight ? 16 * 4096 : ORACLE_MAX_BYTES;
 	l->route = o->route;
+	l->opts.mmp_alone = o->mmp;
 	l->opts.dedup = o->dedup ? NVEFS_ON : NVEFS_OFF;
 	l->opts.commit_interval_s = 1;
 	l->opts.dedup_bytes = 256 << 10;
@@ -257,9 +264,9 @@ int main(int argc, char **argv)
 		life_init(&l, &o, o.seed + n);
 		ok = run_life(&l, &j);
 	}
-	printf("fs_crash: route %s dedup %s seed %#llx: %u lives, %llu states, %llu distinct, %llu after "
+	printf("fs_crash: route %s dedup %s%s seed %#llx: %u lives, %llu states, %llu distinct, %llu after "
 	       "a second cut, %.1f s, %.0f judged/s: %s\n",
-	       o.route ? "scsi" : "native", o.dedup ? "on" : "off", (unsigned long long)o.seed, n,
+	       o.route ? "scsi" : "native", o.dedup ? "on" : "off", o.mmp ? " mmp" : "", (unsigned long long)o.seed, n,
 	       (unsigned long long)j.n.states, (unsigned long long)j.n.distinct,
 	       (unsigned long long)j.n.recuts, (double)(judge_now_ns() - start) / 1e9,
 	       (double)(j.n.judged + j.n.recuts) / ((double)(judge_now_ns() - start) / 1e9),

@@ -133,7 +133,8 @@ bool judge_check(struct judge *j, struct nvefs_dev *dev, const char *when)
 {
 	char text[200] = "", all[800];
 	struct nvefs_check_opts co = {
-	    .replay_in_memory = true, .data = true, .report = first_problem, .arg = text};
+	    .replay_in_memory = true, .data = true, .report = first_problem, .arg = text,
+	    .mmp_force = j->opts->mmp_alone};
 	struct nvefs_check_result r;
 	struct nvefs_error e = {{0}};
 	int err = nvefs_check(dev, &co, &r, &e);

@@ -19,8 +19,10 @@
 #include "format/journal.h"
 #include "format/layout.h"
 #include "format/map.h"
+#include "format/mmp.h"
 #include "format/node.h"
 #include "fsck/check.h"
+#include "store/super.h"
 #include "victim.h"
 
 /* Where a structure stands. */
@@ -46,6 +48,10 @@ enum place {
 	AT_MAP,
 	AT_EXTENT,
 	AT_CSUM,
+	/* With multiple mount protection, which the image gets for these. */
+	AT_MMP_SUPER,
+	AT_CLAIM,
+	AT_BEAT,
 };
 
 /* Expected of a field that is wrong under a right checksum. */
@@ -66,6 +72,14 @@ struct field {
 		F(place, header, pblk, code), F(place, header, txn, code), F(place, header, uuid, code), \
 		F(place, header, twin, code), \
 		F(place, header, reserved, place == AT_JDESC ? ANY_CODE : NOTHING)
+
+#define MMP(place, code) \
+	F(place, header, magic, code), F(place, header, type, code), F(place, header, version, code), \
+		F(place, header, pblk, code), F(place, header, txn, NOTHING), F(place, header, uuid, code), \
+		F(place, header, twin, code), F(place, header, reserved, NOTHING), \
+		F(place, mmp, nonce, NOTHING), F(place, mmp, seq, NOTHING), F(place, mmp, state, code), \
+		F(place, mmp, interval_ms, NOTHING), F(place, mmp, time_s, NOTHING), F(place, mmp, host, NOTHING), \
+		F(place, mmp, target, NOTHING), F(place, mmp, reserved, NOTHING)
 
 static const struct field fields[] = {
 	F(AT_SUPER, header, magic, NVEFS_P_SUPER_DAMAGED),
@@ -100,7 +114,13 @@ static const struct field fields[] = {
 	F(AT_SUPER, super, serial, NVEFS_P_SUPER_DIFFERS),
 	F(AT_SUPER, super, label, NVEFS_P_SUPER_DIFFERS),
 	F(AT_SUPER, super, creator, NVEFS_P_SUPER_DIFFERS),
+	F(AT_SUPER, super, mmp_interval_ms, NOTHING), /* reserved, without the feature */
 	F(AT_SUPER, super, reserved, NOTHING),
+
+	F(AT_MMP_SUPER, super, feature_incompat, NVEFS_P_SUPER_DIFFERS),
+	F(AT_MMP_SUPER, super, mmp_interval_ms, NVEFS_P_SUPER_DIFFERS),
+	MMP(AT_CLAIM, NVEFS_P_MMP_CLAIM),
+	MMP(AT_BEAT, NVEFS_P_MMP_BEAT),
 
 	HEADER(AT_ROOT, NVEFS_P_OPEN),
 	F(AT_ROOT, root, tree_pblk, ANY_CODE),
@@ -355,7 +375,14 @@ static void find_spot(const struct field *f, struct spot *ret)
 		ret->mask = 0x40;
 	switch (f->place) {
 	case AT_SUPER:
+	case AT_MMP_SUPER:
 		ret->pblk = 0;
+		return;
+	case AT_CLAIM:
+		ret->pblk = NVEFS_CLAIM_PBLK;
+		return;
+	case AT_BEAT:
+		ret->pblk = NVEFS_BEAT_PBLK;
 		return;
 	case AT_ROOT:
 		ret->pblk = NVEFS_ROOT_PBLK;
@@ -416,17 +443,43 @@ static void run_fsck(struct nvefs_dev *dev, struct seen *s, struct nvefs_check_r
 	ck_assert_msg(!code, "%s: fsck: %s", what, err.text);
 }
 
-static void damage(struct nvefs_dev *dev, const struct victim_image *img, const struct field *f,
-		   const struct spot *s, bool sealed)
+static bool is_mmp(const struct field *f)
+{
+	return f->place >= AT_MMP_SUPER;
+}
+
+/* As mkfs would have made it with multiple mount protection. */
+static void protect(struct nvefs_dev *dev, const struct victim_image *img)
+{
+	const struct nvefs_mmp_rec rec = {.state = NVEFS_MMP_FREE, .interval_ms = NVEFS_MMP_MIN_MS};
+	uint8_t *block = nvefs_buf_new(4096);
+	struct nvefs_super sb = img->sb;
+	struct nvefs_queue *q;
+
+	sb.feature_incompat = NVEFS_INCOMPAT_MMP;
+	sb.mmp_interval_ms = NVEFS_MMP_MIN_MS;
+	ck_assert_int_eq(nvefs_queue_init(dev, 0, &q), 0);
+	for (unsigned int slot = 0; slot < NVEFS_SUPER_SLOTS; slot++)
+		ck_assert_int_eq(nvefs_super_write_slot(dev, q, &sb, slot), 0);
+	for (uint16_t type = NVEFS_BT_CLAIM; type <= NVEFS_BT_BEAT; type++) {
+		nvefs_mmp_encode(&rec, &sb, type, block);
+		nvefs_block_seal(block);
+		ck_assert_int_eq(nvefs_queue_write(q, nvefs_mmp_pblk(type), 1, block, 0), 0);
+	}
+	nvefs_queue_done(q);
+	nvefs_buf_free(block);
+}
+
+static void damage(struct nvefs_dev *dev, const struct field *f, const struct spot *s, bool sealed)
 {
 	uint8_t *block = nvefs_buf_new(4096);
 	struct nvefs_queue *q;
 
-	memcpy(block, victim_block(img, s->pblk), 4096);
+	ck_assert_int_eq(nvefs_queue_init(dev, 0, &q), 0);
+	ck_assert_int_eq(nvefs_queue_read(q, s->pblk, 1, block), 0);
 	block[s->off + f->off + s->shift] ^= s->mask ? s->mask : 1;
 	if (sealed)
 		nvefs_block_seal(block);
-	ck_assert_int_eq(nvefs_queue_init(dev, 0, &q), 0);
 	ck_assert_int_eq(nvefs_queue_write(q, s->pblk, 1, block, 0), 0);
 	nvefs_queue_done(q);
 	nvefs_buf_free(block);
@@ -464,7 +517,12 @@ static uint32_t expected_code(const struct field *f, bool sealed)
 		return f->code;
 	switch (f->place) {
 	case AT_SUPER:
+	case AT_MMP_SUPER:
 		return NVEFS_P_SUPER_DAMAGED;
+	case AT_CLAIM:
+		return NVEFS_P_MMP_CLAIM;
+	case AT_BEAT:
+		return NVEFS_P_MMP_BEAT;
 	case AT_ROOT:
 		return NVEFS_P_OPEN;
 	case AT_BITMAP:
@@ -510,11 +568,13 @@ START_TEST(test_field)
 	find_spot(f, &spot);
 	snprintf(what, sizeof(what), "%s (place %d) in block %llu, %s checksum", f->name, f->place,
 		 (unsigned long long)spot.pblk, sealed ? "right" : "wrong");
-	damage(dev, img, f, &spot, sealed);
+	if (is_mmp(f))
+		protect(dev, img);
+	damage(dev, f, &spot, sealed);
 	run_fsck(dev, &s, &r, what);
 	check_first_run(f, sealed, &s, &r, what);
 	run_fsck(dev, &s, &r, what);
-	ck_assert_msg(!r.problems, "%s: second run: NV%04x", what, s.codes[0]);
+	ck_assert_msg(!r.problems && (!is_mmp(f) || !s.n), "%s: second run: NV%04x", what, s.codes[0]);
 	ck_assert_msg(!victim_judge(img, dev, fates), "%s: does not mount", what);
 	for (uint32_t i = 0; i < img->nfiles; i++)
 		ck_assert_msg(fates[i] <= VICTIM_RENAMED || is_damaged(img, i, f, &spot, sealed),
