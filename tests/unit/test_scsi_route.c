@@ -8,6 +8,8 @@
 #include "base/thread.h"
 #include "device/fault.h"
 #include "device/scsi_route.h"
+#include "nvme/admin.h"
+#include "nvme/features.h"
 #include "nvme/status.h"
 #include "scsi/sense.h"
 #include "scsi/sntl.h"
@@ -246,6 +248,23 @@ START_TEST(test_mistakes)
 	nvefs_queue_done(q);
 	nvefs_dev_close(scsi);
 	nvefs_buf_free(a);
+}
+END_TEST
+
+/* Switched off natively before the route was opened: it may be switched on again, so Flush matters. */
+START_TEST(test_cache_off)
+{
+	struct nvefs_error err = {""};
+	struct nvefs_nvme_sqe sqe;
+	uint32_t result;
+	uint16_t status;
+
+	ck_assert_int_eq(nvefs_dev_open(_i ? "ram:8M,vwc=on" : "ram:8M,vwc=off", NULL, &native, &err), 0);
+	nvefs_nvme_sqe_set_features(&sqe, 0, NVEFS_NVME_FEATURE_WRITE_CACHE, false, 0);
+	ck_assert_int_eq(nvefs_dev_admin(native, &sqe, NULL, 0, &result, &status), 0);
+	ck_assert_int_eq(nvefs_scsi_route_open(native, NULL, &scsi, &err), 0);
+	ck_assert_int_eq(nvefs_dev_limits(scsi)->volatile_cache, _i);
+	nvefs_dev_close(scsi);
 }
 END_TEST
 
@@ -545,6 +564,7 @@ int main(void)
 	tcase_add_test(t, test_errors);
 	tcase_add_test(t, test_refused);
 	tcase_add_test(t, test_mistakes);
+	tcase_add_loop_test(t, test_cache_off, 0, 2);
 	tcase_add_test(t, test_sg_io);
 	tcase_add_test(t, test_every_status);
 	tcase_add_test(t, test_options);
