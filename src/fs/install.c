@@ -40,7 +40,8 @@ static void release_places(struct nvefs_op *op)
 static void place_failed(struct nvefs_op *op, int err)
 {
 	release_places(op);
-	nvefs_write_next(op, err);
+	if (err != -ENOSPC || !nvefs_write_wait(op))
+		nvefs_write_next(op, err);
 }
 
 /* An unwritten block keeps its place: that is what fallocate promised. */

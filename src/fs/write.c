@@ -189,6 +189,8 @@ static void write_chunk(struct nvefs_op *op)
 		return;
 	}
 	op->space_tries = 0;
+	if (err == -ENOSPC && nvefs_op_pledge_wait(op, write_chunk))
+		return;
 	op->step = write_staged;
 	if (!err)
 		err = stage_edges(op);
@@ -286,6 +288,15 @@ static void write_staged(struct nvefs_op *op)
 		shared_decided(op);
 }
 
+bool nvefs_write_wait(struct nvefs_op *op)
+{
+	if (!nvefs_op_pledge_wait(op, write_chunk))
+		return false;
+	op->space_tries = 0;
+	drop_staging(op);
+	return true;
+}
+
 void nvefs_write_next(struct nvefs_op *op, int err)
 {
 	struct nvefs_req *req = op->req;
@@ -294,10 +305,8 @@ void nvefs_write_next(struct nvefs_op *op, int err)
 	if (!err)
 		op->pos = chunk_end(op);
 	drop_staging(op);
-	if (op->pledged) {
-		nvefs_alloc_unpledge(op->w->fs->st, op->pledged);
-		op->pledged = 0;
-	}
+	nvefs_op_unpledge(op);
+	op->space_waits = 0;
 	done = op->pos - op->start;
 	if (!err && op->pos < op->end) {
 		nvefs_op_ready(op, write_chunk);
