@@ -6,7 +6,7 @@
  * sample where there are many: device/replay.h) is judged (judge.h).
  *
  *	ace [--seconds N] [--rounds N] [--jobs N] [--config TEXT] [--seed N] [--run SEQUENCE]
- *	    [--samples N] [--go-round] [--mutation NAME] [--expect-violation]
+ *	    [--samples N] [--metadata dup|single] [--go-round] [--mutation NAME] [--expect-violation]
  *
  * Without --seconds everything is run: all pairs, and --rounds rounds of triples and mixes. With
  * it, all single operations, and then as much of the rest, spread evenly, as fits into
@@ -18,7 +18,7 @@
  * Of a sequence only the cuts since its last operation are looked at: what could be
  * left before has been seen with the shorter one. Of a mix every STRIDE-th cut.
  *
- * --samples N looks at so many of the states of a cut where there are many. --go-round runs nothing but mixes in which data goes round all free blocks, --seconds long.
+ * --samples N looks at so many of the states of a cut where there are many. --metadata dup has second copies of metadata also where space is tight. --go-round runs nothing but mixes in which data goes round all free blocks, --seconds long.
  *
  * A violation is told with its sequence, which --run takes back.
  */
@@ -50,6 +50,7 @@ struct run {
 	uint64_t seed, seconds, rounds, start_ns;
 	const char *only; /* sequence */
 	bool go_round;	  /* only mixes of that kind */
+	bool dup;	  /* metadata twice where space is tight, too */
 	uint32_t samples; /* of the states of a cut, where there are many; 0: some */
 	uint64_t sequences, skipped, cuts, run_ns;
 	uint32_t nsteps;
@@ -321,6 +322,7 @@ static void run_config(struct run *r, struct result *ret)
 	config_fill(r->config, &r->plain.cfg);
 	r->tight.cfg = r->plain.cfg;
 	r->tight.cfg.tight = true;
+	r->tight.cfg.single = !r->dup;
 	err = ace_base_make(&r->plain);
 	if (!err)
 		err = ace_base_make(&r->tight);
@@ -347,7 +349,7 @@ struct options {
 	uint32_t jobs;
 	const char *config, *only;
 	uint32_t samples;
-	bool expect, go_round;
+	bool expect, go_round, dup;
 };
 
 static int child(const struct options *o, uint32_t config, struct judge_seen *seen,
@@ -364,6 +366,7 @@ static int child(const struct options *o, uint32_t config, struct judge_seen *se
 	r.rounds = o->rounds;
 	r.only = o->only;
 	r.go_round = o->go_round;
+	r.dup = o->dup;
 	r.samples = o->samples;
 	r.ok = true;
 	r.start_ns = judge_now_ns();
@@ -425,7 +428,7 @@ static int parse(int argc, char **argv, struct options *o)
 					     {"seed", 1, 0, 's'},     {"run", 1, 0, 'r'},
 					     {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'},
 					     {"go-round", 0, 0, 'g'}, {"samples", 1, 0, 'd'},
-					     {0}};
+					     {"metadata", 1, 0, 'M'}, {0}};
 	int c;
 
 	while ((c = getopt_long(argc, argv, "", opts, NULL)) != -1) {
@@ -449,6 +452,8 @@ static int parse(int argc, char **argv, struct options *o)
 			o->go_round = true;
 		else if (c == 'd')
 			o->samples = (uint32_t)n;
+		else if (c == 'M' && (!strcmp(optarg, "dup") || !strcmp(optarg, "single")))
+			o->dup = !strcmp(optarg, "dup");
 		else if (c != 'm' || !mutation_set(optarg))
 			return -EINVAL;
 	}

@@ -31,7 +31,7 @@ struct ace_step {
 };
 
 struct ace_config {
-	bool dedup, vwc, tight, fua, discard;
+	bool dedup, vwc, tight, fua, discard, single; /* single: no second copies of metadata */
 	enum nvefs_route route;
 	uint32_t lba_bytes;
 	uint64_t delay_ns; /* of completions, at most; 0: none */

@@ -13,6 +13,7 @@
 #define DEVICE_BLKS 16384u
 #define JOURNAL_BLKS 512u
 #define LEAVE_BLKS 60u
+#define LEAVE_DUP_BLKS 120u /* what a request pledges for metadata is twice as much */
 #define LOG_BYTES (64u << 20)
 #define FIRST_TAG 100u
 #define SECONDS 1700000000u
@@ -46,7 +47,7 @@ static int write_tags(struct nvefs_worker *w, uint64_t ino, const uint32_t *tags
 	return h_write(w, ino, 0, buf, len, 0);
 }
 
-static int take_space(struct nvefs_worker *w)
+static int take_space(struct nvefs_worker *w, uint32_t leave)
 {
 	struct nvefs_statfs s;
 	uint64_t ino;
@@ -56,7 +57,7 @@ static int take_space(struct nvefs_worker *w)
 		err = h_sync(w);
 	if (!err)
 		err = nvefs_statfs(w, &s);
-	return err ? err : h_fallocate(w, ino, 0, 0, (s.avail_blks - LEAVE_BLKS) * 4096);
+	return err ? err : h_fallocate(w, ino, 0, 0, (s.avail_blks - leave) * 4096);
 }
 
 static int populate(struct ace *a, struct nvefs_worker *w)
@@ -77,17 +78,16 @@ static int populate(struct ace *a, struct nvefs_worker *w)
 	if (!err)
 		err = write_tags(w, attr.ino, af_tags, AF_BYTES);
 	a->af_ino = attr.ino;
-	return !err && a->cfg.tight ? take_space(w) : err;
+	return !err && a->cfg.tight ? take_space(w, a->cfg.single ? LEAVE_BLKS : LEAVE_DUP_BLKS) : err;
 }
 
 int ace_base_make(struct ace *a)
 {
 	static const uint8_t uuid[16] = "crash states";
-	/* Metadata twice in one of the two kinds: where space is tight, that would take most of it. */
 	struct nvefs_mkfs_opts mk = {.hash_seed = 7,
 				     .journal_blks = JOURNAL_BLKS,
 				     .uuid = uuid,
-				     .metadata_single = a->cfg.tight};
+				     .metadata_single = a->cfg.single};
 	struct nvefs_error e = {{0}};
 	struct nvefs_worker *w = NULL;
 	struct nvefs_dev *dev;

@@ -7,7 +7,8 @@
  * Now and then everything settles and each block is read: it must hold what was
  * written last, and in the end the check is clean.
  *
- *	dedup_race [--seed N] [--seconds N] [--bits N] [--readers] [--mutation NAME] [--expect-violation]
+ *	dedup_race [--seed N] [--seconds N] [--bits N] [--readers] [--metadata dup|single] [--mutation NAME]
+ *	           [--expect-violation]
  *
  * --bits leaves so few bits of the fingerprints that only the compare keeps
  * different blocks apart. --mutation leaves out a step (dedup-no-pin, dedup-no-compare).
@@ -38,6 +39,7 @@
 #define SYNC_EVERY 400u
 /* With readers a block comes round again while it is still being read. */
 #define READERS_LEAVE_BLKS 96u
+#define DUP_LEAVE_BLKS (2 * SLOTS) /* more: what the writes pledge for second copies */
 #define READERS_READ_NS 50000000u
 #define READERS_SYNC_EVERY 50u
 
@@ -68,6 +70,7 @@ struct race {
 	struct slot slots[SLOTS];
 	struct reader readers[READERS];
 	char why[200];
+	bool dup; /* metadata twice */
 };
 
 static uint64_t now_ns(void)
@@ -213,14 +216,14 @@ static bool round_run(struct race *r)
 	return !r->why[0];
 }
 
-static struct nvefs_dev *make(uint64_t read_ns)
+static struct nvefs_dev *make(uint64_t read_ns, bool dup)
 {
 	const struct nvefs_fault slow = {.op = NVEFS_IO_READ,
 					 .action = read_ns == READ_NS ? NVEFS_FAULT_DELAY : NVEFS_FAULT_LATE,
 					 .every = 1,
 					 .delay_ns = read_ns,
 					 .seed = 1};
-	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512, .metadata_single = true};
+	struct nvefs_mkfs_opts mk = {.hash_seed = 7, .journal_blks = 512, .metadata_single = !dup};
 	struct nvefs_error e = {{0}};
 	struct nvefs_dev *ram, *slowed = NULL;
 	int err = nvefs_dev_open(DEVICE, &(struct nvefs_dev_open_opts){0}, &ram, &e);
@@ -236,7 +239,7 @@ static struct nvefs_dev *make(uint64_t read_ns)
 
 static void begin(struct race *r, uint32_t bits)
 {
-	uint32_t leave = r->nreaders ? READERS_LEAVE_BLKS : LEAVE_BLKS;
+	uint32_t leave = (r->nreaders ? READERS_LEAVE_BLKS : LEAVE_BLKS) + (r->dup ? DUP_LEAVE_BLKS : 0);
 	struct nvefs_mount_opts mo = {.dedup = r->nreaders ? NVEFS_OFF : NVEFS_ON,
 				      .dedup_bytes = 1 << 20,
 				      .commit_interval_s = 3600,
@@ -244,7 +247,7 @@ static void begin(struct race *r, uint32_t bits)
 	struct nvefs_error e = {{0}};
 	struct nvefs_statfs s;
 	uint64_t filler, k;
-	int err = nvefs_mount(make(r->nreaders ? READERS_READ_NS : READ_NS), &mo, &r->fs, &e);
+	int err = nvefs_mount(make(r->nreaders ? READERS_READ_NS : READ_NS, r->dup), &mo, &r->fs, &e);
 
 	if (!err)
 		err = nvefs_worker_open(r->fs, &r->w);
@@ -290,7 +293,8 @@ int main(int argc, char **argv)
 {
 	static const struct option opts[] = {
 	    {"seed", 1, 0, 's'},     {"seconds", 1, 0, 't'},	      {"bits", 1, 0, 'b'},
-	    {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'}, {"readers", 0, 0, 'r'}, {0}};
+	    {"mutation", 1, 0, 'm'}, {"expect-violation", 0, 0, 'x'}, {"readers", 0, 0, 'r'},
+	    {"metadata", 1, 0, 'd'}, {0}};
 	static struct race r = {.sync_every = SYNC_EVERY};
 	uint64_t seed = rnd_seed(), start = now_ns(), seconds = 5;
 	bool expect = false;
@@ -314,6 +318,11 @@ int main(int argc, char **argv)
 			break;
 		case 'x':
 			expect = true;
+			break;
+		case 'd':
+			r.dup = !strcmp(optarg, "dup");
+			if (!r.dup && strcmp(optarg, "single"))
+				return 2;
 			break;
 		case 'r':
 			r.nreaders = READERS;
