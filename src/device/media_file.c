@@ -294,7 +294,7 @@ static int set_size(struct file *f, const char *path, const struct nvefs_media_f
 	f->media.size_bytes = (uint64_t)st.st_size & ~(uint64_t)(NVEFS_BLOCK_SIZE - 1);
 	if (!f->media.size_bytes)
 		return nvefs_error_set(err, -EINVAL,
-				       "%s: %lld bytes hold no block of %u: make it larger", path,
+				       "%s: has %lld bytes, too small for any nvefs, whose blocks have %u", path,
 				       (long long)st.st_size, NVEFS_BLOCK_SIZE);
 	return 0;
 }
