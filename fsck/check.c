@@ -84,6 +84,8 @@ static int run_passes(struct nvefs_check_ctx *c)
 		code = nvefs_check_progress(c, 0, 0);
 		if (!code)
 			code = passes[c->pass_no].run(c);
+		if (!code)
+			code = c->ask_err;
 	}
 	nvefs_store_free(c->st);
 	c->st = NULL;
@@ -131,7 +133,7 @@ static int one_round(struct nvefs_check_ctx *c, bool *ret_again)
 	c->res->left = c->problems;
 	*ret_again = false;
 	/* What looked safe before the tree turned out to be broken waits. */
-	if (c->past->repair == NVEFS_REPAIR_SAFE && c->incomplete) {
+	if ((c->past->repair == NVEFS_REPAIR_SAFE && c->incomplete) || c->tree_refused) {
 		c->res->held |= c->to_mend > c->slots_to_mend;
 		c->to_mend = c->slots_to_mend;
 		c->todo.menders &= NVEFS_MENDERS_ALONE;

@@ -34,6 +34,12 @@ struct nvefs_check_opts {
 	bool data;	       /* read all data and compare with its checksums */
 	/* Each problem as it is found; may be NULL. Valid during the call. One that is left is reported once. */
 	void (*report)(void *arg, const struct nvefs_problem *p);
+	/*
+	 * Asked before a problem is mended, where `repair` would mend it. 1: mend it; 0: leave it; negative: end the
+	 * check, nothing of this round is mended. The same thing is asked again in each round: remember the answer. May be
+	 * NULL: 1. Where a new tree is needed and may not be built, only superblock slots and bad copies are mended.
+	 */
+	int (*ask)(void *arg, const struct nvefs_problem *p, enum nvefs_mender mender);
 	/* At the end: one path of an inode that a problem named. May be NULL. Names are bytes. */
 	void (*name)(void *arg, uint64_t ino, const char *path);
 	/* May be NULL. total 0: not known. Returns non-zero to end the check with -ECANCELED. */

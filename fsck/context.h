@@ -79,6 +79,8 @@ struct nvefs_check_ctx {
 	uint64_t tree_nodes, inode_items, max_ino, mapped_blks;
 	uint64_t share_items, share_refs;
 	struct nvefs_todo todo;
+	bool tree_refused; /* it wants a new tree, and whoever was asked does not */
+	int ask_err; /* whoever is asked wants the check to end */
 	struct nvefs_check_history *past;
 	uint64_t problems, to_mend, slots_to_mend; /* of this round */
 	uint64_t *bad_inos; /* of problems, the first NVEFS_CHECK_MAX_NAMES of them */

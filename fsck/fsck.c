@@ -17,6 +17,7 @@ enum { EXIT_CLEAN = 0, EXIT_MENDED = 1, EXIT_ERRORS_LEFT = 4, EXIT_OPERATION = 8
 
 struct fsck_options {
 	bool no_change, preen, yes, force, data, mmp_force;
+	bool ask; /* no -n, -p or -y, on a terminal */
 	uint64_t said_ms; /* of waiting for another host */
 	struct nvefs_report report;
 };
@@ -29,6 +30,8 @@ static const char usage[] =
 	"  -p, -a           as at boot: replay the journal, look at superblocks and root;\n"
 	"                   if they are damaged, check all and mend what is safe to mend\n"
 	"  -y               mend all that can be mended\n"
+	"                   (without these, on a terminal: ask what to mend; elsewhere\n"
+	"                   problems are named and left)\n"
 	"  -f               check all even if it looks clean\n"
 	"  --data           read all data, too, and compare it with its checksums\n"
 	"  --mmp=force      check even what another host has mounted: take it from that one\n"
@@ -117,6 +120,8 @@ static int parse_options(int argc, char **argv, struct fsck_options *o)
 	if (optind + 1 != argc)
 		return usage_error(optind == argc ? "no target is named" : "more than one target is named");
 	o->report.target = argv[optind];
+	o->ask = !o->no_change && !o->preen && !o->yes && !o->report.json && isatty(STDIN_FILENO) &&
+		 isatty(STDOUT_FILENO);
 	return 0;
 }
 
@@ -133,11 +138,12 @@ static int tell_wait(void *arg, const struct nvefs_host_wait *w)
 static int check(struct fsck_options *o, struct nvefs_dev *dev)
 {
 	struct nvefs_check_opts opts = {
-		.repair = o->yes ? NVEFS_REPAIR_ALL : o->preen ? NVEFS_REPAIR_SAFE : NVEFS_REPAIR_NONE,
+		.repair = o->yes || o->ask ? NVEFS_REPAIR_ALL : o->preen ? NVEFS_REPAIR_SAFE : NVEFS_REPAIR_NONE,
 		.replay_in_memory = o->no_change,
 		.quick = o->preen && !o->force && !o->data,
 		.data = o->data,
 		.report = nvefs_report_problem,
+		.ask = o->ask ? nvefs_report_ask : NULL,
 		.name = nvefs_report_name,
 		.progress = nvefs_report_progress,
 		.arg = &o->report,

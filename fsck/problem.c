@@ -88,6 +88,28 @@ const struct nvefs_problem_info *nvefs_problem_info(uint32_t code)
 	return NULL;
 }
 
+const char *nvefs_mender_text(enum nvefs_mender mender)
+{
+	static const char *const texts[NVEFS_MENDERS] = {
+		[NVEFS_MEND_NONE] = "do nothing",
+		[NVEFS_MEND_SUPER] = "write superblock slots from the best one",
+		[NVEFS_MEND_COPY] = "write bad copies of metadata from the good ones",
+		[NVEFS_MEND_TREE] = "build a new tree from what is left of the old one",
+		[NVEFS_MEND_BLOCKS] = "write bitmaps and group items from the recount",
+		[NVEFS_MEND_ITEM] = "remove the item",
+		[NVEFS_MEND_MAPS] = "take away mappings of blocks that belong to something else",
+		[NVEFS_MEND_SHARES] = "write share counts from the recount",
+		[NVEFS_MEND_ROOT] = "write the root's counts from the recount",
+		[NVEFS_MEND_ORPHAN] = "remove the orphan item",
+		[NVEFS_MEND_TWICE] = "remove further names of directories",
+		[NVEFS_MEND_LOOP] = "remove the name that makes the loop",
+		[NVEFS_MEND_INODE] = "make the inode agree with its items and names",
+		[NVEFS_MEND_LOST] = "give it a name in lost+found",
+	};
+
+	return texts[mender];
+}
+
 const char *nvefs_severity_text(enum nvefs_severity severity)
 {
 	static const char *const texts[] = {"note", "leak", "error", "loss"};

@@ -121,6 +121,8 @@ struct nvefs_problem_info {
 
 /* The table's row; never NULL for a code of the enum. */
 const struct nvefs_problem_info *nvefs_problem_info(uint32_t code);
+/* What the mender does, as an order: "write ... anew". */
+const char *nvefs_mender_text(enum nvefs_mender mender);
 const char *nvefs_severity_text(enum nvefs_severity severity);
 /* The text with its fields, cut to `len`; bytes of names that are not printable are escaped. */
 void nvefs_problem_text(const struct nvefs_problem *p, char *ret, size_t len);

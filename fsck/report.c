@@ -82,7 +82,10 @@ void nvefs_report_problem(void *arg, const struct nvefs_problem *p)
 	struct nvefs_report *r = arg;
 	char text[1024], code[16];
 
-	if (count(r, p->code) > NVEFS_REPORT_PER_CODE)
+	bool asked = r->asked.code == p->code && r->asked.ino == p->ino && r->asked.pblk == p->pblk;
+
+	r->asked.code = 0;
+	if (count(r, p->code) > NVEFS_REPORT_PER_CODE || asked)
 		return;
 	nvefs_problem_text(p, text, sizeof(text));
 	snprintf(code, sizeof(code), "NV%04x", p->code);
@@ -93,6 +96,18 @@ void nvefs_report_problem(void *arg, const struct nvefs_problem *p)
 	clear_bar(r);
 	printf("%s: %s: %s: %s%s\n", r->target, code, nvefs_severity_text(nvefs_problem_info(p->code)->severity), text,
 	       p->mend ? ": mended" : "");
+}
+
+int nvefs_report_ask(void *arg, const struct nvefs_problem *p, enum nvefs_mender mender)
+{
+	struct nvefs_report *r = arg;
+	bool asked;
+	int answer;
+
+	clear_bar(r);
+	answer = nvefs_answers_get(&r->answers, r->target, p, mender, &asked);
+	r->asked = asked ? *p : (struct nvefs_problem){0};
+	return answer;
 }
 
 void nvefs_report_name(void *arg, uint64_t ino, const char *path)
@@ -245,6 +260,7 @@ void nvefs_report_done(struct nvefs_report *r, const struct nvefs_check_result *
 	char uuid[37];
 
 	clear_bar(r);
+	nvefs_answers_done(&r->answers);
 	if (!r->json) {
 		print_end(r, res);
 		return;
@@ -277,6 +293,7 @@ void nvefs_report_failed(struct nvefs_report *r, const char *text, int status)
 	struct json_object *doc;
 
 	clear_bar(r);
+	nvefs_answers_done(&r->answers);
 	fprintf(stderr, "fsck.nvefs: %s\n", text);
 	if (!r->json)
 		return;

@@ -3,6 +3,7 @@
 #ifndef NVEFS_FSCK_REPORT_H
 #define NVEFS_FSCK_REPORT_H
 
+#include "ask.h"
 #include "check.h"
 
 struct json_object;
@@ -20,11 +21,14 @@ struct nvefs_report {
 	uint32_t codes[NVEFS_REPORT_CODES];
 	uint64_t bar_ns;
 	bool bar_shown;
+	struct nvefs_answers answers;
+	struct nvefs_problem asked; /* the last one that was asked about: its line is on the terminal */
 };
 
 void nvefs_report_init(struct nvefs_report *r);
 /* The check's callbacks. */
 void nvefs_report_problem(void *arg, const struct nvefs_problem *p);
+int nvefs_report_ask(void *arg, const struct nvefs_problem *p, enum nvefs_mender mender);
 void nvefs_report_name(void *arg, uint64_t ino, const char *path);
 int nvefs_report_progress(void *arg, const char *pass, uint32_t pass_no, uint32_t npasses, uint64_t done,
 			  uint64_t total);

@@ -78,6 +78,16 @@ static int note(struct nvefs_todo *t, const struct nvefs_problem *p, enum nvefs_
 	}
 }
 
+static bool allowed(struct nvefs_check_ctx *c, const struct nvefs_problem *p, enum nvefs_mender mender)
+{
+	int answer = c->ask_err ? 0 : c->opts->ask(c->opts->arg, p, mender);
+
+	if (answer < 0)
+		c->ask_err = answer;
+	c->tree_refused |= answer <= 0 && mender == NVEFS_MEND_TREE;
+	return answer > 0;
+}
+
 /*
  * -p stops short of a tree that is not whole: what is missing would look like
  * leaks. Superblock slots and second copies do not depend on it.
@@ -90,6 +100,8 @@ bool nvefs_todo_add(struct nvefs_check_ctx *c, const struct nvefs_problem *p)
 	if (mender == NVEFS_MEND_NONE || c->past->repair == NVEFS_REPAIR_NONE)
 		return false;
 	if (c->past->repair == NVEFS_REPAIR_SAFE && !safe)
+		return false;
+	if (c->opts->ask && !allowed(c, p, mender))
 		return false;
 	c->todo.menders |= 1u << mender;
 	c->todo.nomem |= note(&c->todo, p, mender) != 0;

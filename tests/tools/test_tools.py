@@ -5,8 +5,10 @@ import fcntl
 import hashlib
 import json
 import os
+import pty
 import re
 import shutil
+import signal
 import struct
 import subprocess
 import sys
@@ -353,6 +355,81 @@ class Tools(unittest.TestCase):
         return {"root": (2, sb["nblks"] - 2), "bitmap": (3, sb["nblks"] - 5),
                 "header": tuple(h["pblk"] for h in heads if h["seq"] == newest),
                 "node": (node["node"], node["twin"])}
+
+    def ask(self, *answers, options=()):
+        """fsck.nvefs on a terminal: exit code, what it wrote; each question gets the next answer (None: an interrupt)."""
+        main, other = pty.openpty()
+        left = list(answers)
+        with subprocess.Popen([FSCK, *options, self.img], stdin=other, stdout=other, stderr=other,
+                              start_new_session=True) as p:
+            os.close(other)
+            text = b""
+            while True:
+                try:
+                    got = os.read(main, 4096)
+                except OSError:
+                    break
+                if not got:
+                    break
+                text += got
+                if text.endswith(b"asking: ") and left:
+                    answer = left.pop(0)
+                    if answer is None:
+                        os.kill(p.pid, signal.SIGINT)
+                    else:
+                        os.write(main, answer.encode())
+                        text += b"<"
+            code = p.wait(60)
+        os.close(main)
+        self.assertEqual(left, [], f"not asked as often as that: {text.decode()}")
+        return code, text.decode().replace("\r", "")
+
+    def hurt(self):
+        """A slot of the superblock, the second copy of the root: two kinds of work."""
+        self.make()
+        self.scratch(4096)
+        self.scratch(16382 * 4096)
+
+    def test_fsck_asks(self):
+        self.hurt()
+        code, text = self.ask("n\n", "y\n")
+        self.assertEqual(code, 5, text)
+        self.assertEqual(text.count("asking: "), 2, text)
+        self.assertIn("write superblock slots from the best one (all of these)? [y]es", text)
+        self.assertIn("2 problems found, 1 mended, 1 left", text)
+        r = run(FSCK, "-n", self.img)
+        self.assertEqual(r.returncode, 4)
+        self.assertIn("NV0101", r.stdout)
+        self.assertNotIn("NV0901", r.stdout)
+        code, text = self.ask("what?\n", "yes\n", "y\n")
+        self.assertEqual(code, 1, text)
+        self.assertEqual(run(FSCK, "-n", self.img).returncode, 0)
+
+    def test_fsck_asks_no_more(self):
+        self.hurt()
+        code, text = self.ask("q\n")
+        self.assertEqual((code, text.count("asking: ")), (4, 1), text)
+        before = digest(self.img)
+        code, text = self.ask("\x04")
+        self.assertEqual((code, text.count("asking: ")), (4, 1), text)
+        code, text = self.ask("y\n", None)
+        self.assertEqual(code, 32, text)
+        self.assertEqual(digest(self.img), before)
+        code, text = self.ask("a\n")
+        self.assertEqual((code, text.count("asking: ")), (1, 1), text)
+        self.assertEqual(run(FSCK, "-n", self.img).returncode, 0)
+
+    def test_fsck_asks_nothing(self):
+        self.hurt()
+        before = digest(self.img)
+        for options in (["-n"], ["--json"]):
+            code, text = self.ask(options=options)
+            self.assertEqual((code, text.count("asking: ")), (4, 0), text)
+        r = run(FSCK, self.img)
+        self.assertEqual(r.returncode, 4)
+        self.assertEqual(digest(self.img), before)
+        code, text = self.ask(options=["-y"])
+        self.assertEqual((code, text.count("asking: ")), (1, 0), text)
 
     def test_fsck_bad_copy(self):
         """Of each kind of block either copy: found, named, mended by -p; never any harm."""
