@@ -86,6 +86,7 @@ const struct nvefs_drive *nvefs_dev_drive(const struct nvefs_dev *dev);
 #define NVEFS_WARN_MEMORY_REGION 0x20u /* the persistent memory region is read-only or unreliable */
 struct nvefs_drive_health {
 	uint8_t critical_warning; /* NVEFS_WARN_* */
+	bool has_temperature; /* 0 kelvin, as targets over fabrics say, is none */
 	int temperature_celsius;
 	uint8_t spare_percent, spare_threshold_percent;
 	uint8_t used_percent; /* of the life that was planned; up to 255 */

@@ -354,9 +354,10 @@ void nvefs_drive_health_facts(const struct nvefs_drive_health *h, nvefs_fact_fn 
 	static const struct member media[] = {N(media_written_bytes)};
 
 	TELL_BITS("critical_warning", h->critical_warning, warnings, fn, arg);
-	fn(arg, &(struct nvefs_fact){.key = "temperature_celsius",
-				     .kind = NVEFS_FACT_NUMBER,
-				     .value = h->temperature_celsius});
+	if (h->has_temperature)
+		fn(arg, &(struct nvefs_fact){.key = "temperature_celsius",
+					     .kind = NVEFS_FACT_NUMBER,
+					     .value = h->temperature_celsius});
 	TELL(rest, h, fn, arg);
 	if (h->has_media_written)
 		TELL(media, h, fn, arg);

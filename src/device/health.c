@@ -35,6 +35,7 @@ static void set_health(struct nvefs_drive_health *h, const struct nvefs_nvme_hea
 {
 	*h = (struct nvefs_drive_health){
 	    .critical_warning = n->critical_warning,
+	    .has_temperature = n->temperature_kelvin != 0,
 	    .temperature_celsius = n->temperature_kelvin - ZERO_CELSIUS_KELVIN,
 	    .spare_percent = n->avail_spare,
 	    .spare_threshold_percent = n->spare_threshold,
