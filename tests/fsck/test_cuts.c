@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "device/record.h"
@@ -224,17 +225,11 @@ int main(void)
 {
 	Suite *s = suite_create("fsck");
 	TCase *tc = tcase_create("cuts");
-	SRunner *sr;
-	int failed;
 
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 360);
 	tcase_add_unchecked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_cut, 0, (int)NDAMAGES);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../support/suites.h"
 #include "base/bitmap.h"
 #include "base/buf.h"
 #include "base/log.h"
@@ -645,8 +646,6 @@ int main(void)
 {
 	Suite *s = suite_create("fsck");
 	TCase *tc = tcase_create("damage");
-	SRunner *sr;
-	int failed;
 
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_add_test(tc, test_clean);
@@ -657,9 +656,5 @@ int main(void)
 	tcase_add_loop_test(tc, test_damage, 0, (int)NDAMAGES);
 	tcase_add_loop_test(tc, test_mend, 0, (int)NDAMAGES);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "format/block.h"
@@ -615,19 +616,12 @@ int main(void)
 {
 	Suite *s = suite_create("fsck");
 	TCase *tc = tcase_create("fields");
-	SRunner *sr;
-	int failed;
 
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_add_unchecked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_whole, 0, VICTIM_VERSIONS);
 	tcase_add_loop_test(tc, test_field, 0, 2 * (int)NFIELDS);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
 	/* Hundreds of processes with such images in memory cost more than the checks do. */
-	srunner_set_fork_status(sr, CK_NOFORK);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites_nofork(s, NULL);
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "format/block.h"
@@ -172,8 +173,6 @@ int main(void)
 {
 	Suite *s = suite_create("fsck");
 	TCase *tc;
-	SRunner *sr;
-	int failed;
 
 	/* Each check reads the whole log into memory: let it be the same memory. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
@@ -189,9 +188,5 @@ int main(void)
 	tcase_add_test(tc, test_flip_journal);
 	tcase_add_test(tc, test_swaps);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -487,8 +488,6 @@ int main(void)
 {
 	Suite *s = suite_create("fsck");
 	TCase *tc = tcase_create("mend");
-	SRunner *sr;
-	int failed;
 
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_add_test(tc, test_lost_and_found);
@@ -505,9 +504,5 @@ int main(void)
 	tcase_add_test(tc, test_no_room);
 	tcase_add_test(tc, test_journal);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

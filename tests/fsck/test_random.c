@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/suites.h"
 #include "../support/calls.h"
 #include "base/buf.h"
 #include "base/log.h"
@@ -414,17 +415,11 @@ int main(void)
 {
 	Suite *s = suite_create("fsck");
 	TCase *tc = tcase_create("random");
-	SRunner *sr;
-	int failed;
 
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 7200);
 	tcase_add_unchecked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_random);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The life of a block: every state and every way from one to the next. */
+#include "../support/suites.h"
 #include "test_alloc.h"
 
 #include <stdlib.h>
@@ -365,15 +366,9 @@ TCase *test_alloc_life(void)
 int main(void)
 {
 	Suite *s = suite_create("alloc");
-	SRunner *r;
-	int failed;
 
 	suite_add_tcase(s, test_alloc_life());
 	suite_add_tcase(s, test_alloc_place());
 	suite_add_tcase(s, test_alloc_random());
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "../support/suites.h"
 #include "base/bitmap.h"
 #include "base/buf.h"
 #include "base/log.h"
@@ -505,8 +506,6 @@ int main(void)
 {
 	Suite *s = suite_create("alloc over the store");
 	TCase *tc = tcase_create("all");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(tc, 50);
 	tcase_add_loop_test(tc, power_cuts, 0, 4);
@@ -515,9 +514,5 @@ int main(void)
 	tcase_add_loop_test(tc, several_writers, 0, 2);
 	tcase_add_loop_test(tc, full_device, 0, 2);
 	suite_add_tcase(s, tc);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

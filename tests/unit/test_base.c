@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "../support/suites.h"
 #include "base/rights.h"
 
 /* What went wrong in the child comes back as its exit code: the line. */
@@ -119,15 +120,9 @@ int main(void)
 {
 	Suite *s = suite_create("base");
 	TCase *c = tcase_create("rights");
-	SRunner *r;
-	int failed;
 
 	tcase_add_test(c, capabilities_go);
 	tcase_add_test(c, calls_are_refused);
 	suite_add_tcase(s, c);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "../support/suites.h"
 #include "base/thread.h"
 #include "dedup/index.h"
 #include "test_dedup.h"
@@ -258,8 +259,6 @@ int main(void)
 {
 	Suite *s = suite_create("dedup");
 	TCase *tc = tcase_create("index");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(tc, 50);
 	tcase_add_test(tc, insert_look_remove);
@@ -271,9 +270,5 @@ int main(void)
 	tcase_add_test(tc, threads_and_resizing);
 	suite_add_tcase(s, tc);
 	suite_add_tcase(s, test_dedup_batch());
-	r = srunner_create(s);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

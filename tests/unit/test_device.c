@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: MIT */
+#include "../support/suites.h"
 #include "test_device.h"
 
 #include <dirent.h>
@@ -109,18 +110,6 @@ void device_expect(const void *buf, size_t len, uint32_t seed, const char *what)
 
 int main(void)
 {
-	SRunner *runner = srunner_create(device_uri_suite());
-	int failed;
-
-	srunner_add_suite(runner, device_seam_suite());
-	srunner_add_suite(runner, device_controller_suite());
-	srunner_add_suite(runner, device_fused_suite());
-	srunner_add_suite(runner, device_wrap_suite());
-	srunner_add_suite(runner, device_linux_suite());
-	srunner_add_suite(runner, device_status_suite());
-	srunner_add_suite(runner, device_drive_suite());
-	srunner_run_all(runner, CK_NORMAL);
-	failed = srunner_ntests_failed(runner);
-	srunner_free(runner);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(device_uri_suite(), device_seam_suite(), device_controller_suite(), device_fused_suite(),
+			  device_wrap_suite(), device_linux_suite(), device_status_suite(), device_drive_suite(), NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The codecs of the disk format: what goes in comes out, and damage is refused. */
+#include "../support/suites.h"
 #include "test_format.h"
 
 #include <check.h>
@@ -736,11 +737,5 @@ static Suite *format_suite(void)
 
 int main(void)
 {
-	SRunner *sr = srunner_create(format_suite());
-	int failed;
-
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(format_suite(), NULL);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/suites.h"
 #include "fs/names.h"
 #include "fs_fixture.h"
 
@@ -328,8 +329,6 @@ int main(void)
 {
 	Suite *s = suite_create("fs-background");
 	TCase *t = tcase_create("background");
-	SRunner *r;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 60);
@@ -341,9 +340,5 @@ int main(void)
 	tcase_add_test(t, test_fill);
 	tcase_add_test(t, test_scrub);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suites(s, NULL);
 }

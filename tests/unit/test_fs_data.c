@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/suites.h"
 #include "../support/harness.h"
 #include "fs/fs.h"
 #include "store/state.h"
@@ -735,8 +736,6 @@ int main(void)
 {
 	Suite *s = suite_create("fs_data");
 	TCase *c = tcase_create("all"), *flight = tcase_create("full");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(c, 120);
 	tcase_add_test(c, random_plain);
@@ -755,9 +754,5 @@ int main(void)
 	tcase_set_timeout(flight, 120);
 	tcase_add_loop_test(flight, full_with_many_in_flight, 0, 2);
 	suite_add_tcase(s, flight);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

@@ -8,6 +8,7 @@
 
 #include <nvefs/nvefs.h>
 
+#include "../support/suites.h"
 #include "base/log.h"
 #include "device/backend.h"
 #include "device/fault.h"
@@ -170,15 +171,10 @@ int main(void)
 {
 	Suite *s = suite_create("fs drive");
 	TCase *t = tcase_create("drive");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_loop_test(t, flush_only_where_there_is_a_cache, 0, sizeof(flush_cases) / sizeof(flush_cases[0]));
 	tcase_add_loop_test(t, a_slow_write_is_logged_and_waited_for, 0, 2);
 	tcase_add_test(t, a_drive_that_wears_out);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

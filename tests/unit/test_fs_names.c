@@ -10,6 +10,7 @@
 #include <sys/sysmacros.h>
 #include <sys/xattr.h>
 
+#include "../support/suites.h"
 #include "fs_fixture.h"
 
 static struct fixture x;
@@ -662,8 +663,6 @@ int main(void)
 {
 	Suite *s = suite_create("fs-names");
 	TCase *t = tcase_create("names");
-	SRunner *r;
-	int failed;
 
 	tcase_add_checked_fixture(t, setup, teardown);
 	tcase_set_timeout(t, 30);
@@ -686,9 +685,5 @@ int main(void)
 	tcase_add_test(t, test_scrub_empty);
 	tcase_add_test(t, test_threads);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suites(s, NULL);
 }

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/xattr.h>
 
+#include "../support/suites.h"
 #include "fs/names.h"
 #include "fs_fixture.h"
 
@@ -561,16 +562,10 @@ int main(void)
 {
 	Suite *s = suite_create("fs-names-model");
 	TCase *t = tcase_create("model");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(t, 300);
 	tcase_add_test(t, test_model);
 	tcase_add_test(t, test_model_small);
 	suite_add_tcase(s, t);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suites(s, NULL);
 }

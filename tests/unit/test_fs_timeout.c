@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/suites.h"
 #include "../support/harness.h"
 #include "device/fault.h"
 #include "device/scsi_route.h"
@@ -320,8 +321,6 @@ int main(void)
 {
 	Suite *s = suite_create("fs time-outs");
 	TCase *c = tcase_create("write"), *full = tcase_create("full"), *discard = tcase_create("discard");
-	SRunner *r;
-	int failed;
 
 	tcase_set_timeout(c, 60);
 	tcase_set_timeout(full, 120);
@@ -332,9 +331,5 @@ int main(void)
 	suite_add_tcase(s, c);
 	suite_add_tcase(s, full);
 	suite_add_tcase(s, discard);
-	r = srunner_create(s);
-	srunner_run_all(r, CK_ENV);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed != 0;
+	return run_suites(s, NULL);
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "../support/suites.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "format/mmp.h"
@@ -895,8 +896,6 @@ int main(void)
 {
 	Suite *s = suite_create("mmp");
 	TCase *tc = tcase_create("hosts");
-	SRunner *sr;
-	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
@@ -922,9 +921,5 @@ int main(void)
 	tcase_add_loop_test(tc, at_the_same_time, 0, 2);
 	tcase_add_test(tc, store_wants_a_claim);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

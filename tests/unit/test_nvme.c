@@ -2,6 +2,7 @@
 #include <check.h>
 #include <errno.h>
 #include <stdlib.h>
+#include "../support/suites.h"
 #include "nvme/admin.h"
 #include "nvme/features.h"
 #include "nvme/identify.h"
@@ -297,8 +298,6 @@ int main(void)
 {
 	Suite *s = suite_create("nvme");
 	TCase *t = tcase_create("nvme");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_test(t, test_rw);
@@ -311,8 +310,5 @@ int main(void)
 	tcase_add_test(t, test_id_ns_damaged);
 	tcase_add_test(t, test_ns_descs);
 	tcase_add_test(t, test_logs);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <nvefs/endian.h>
+#include "../support/suites.h"
 #include "scsi/cdb.h"
 #include "scsi/pages.h"
 #include "scsi/sense.h"
@@ -483,8 +484,6 @@ int main(void)
 {
 	Suite *s = suite_create("scsi");
 	TCase *t = tcase_create("scsi");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_loop_test(t, test_cdb, 0, sizeof(cdb_cases) / sizeof(cdb_cases[0]));
@@ -500,8 +499,5 @@ int main(void)
 	tcase_add_test(t, test_capacity);
 	tcase_add_test(t, test_mode);
 	tcase_add_test(t, test_parsers_any_bytes);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

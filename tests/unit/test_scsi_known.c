@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <nvefs/endian.h>
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "device/scsi_route.h"
 #include "scsi/pages.h"
@@ -233,8 +234,6 @@ int main(void)
 {
 	Suite *s = suite_create("scsi-known");
 	TCase *t = tcase_create("known");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 30);
@@ -245,8 +244,5 @@ int main(void)
 	tcase_add_test(t, a_format_unit_sends_nothing);
 	tcase_add_test(t, a_command_is_never_cut_into_pieces);
 	tcase_add_test(t, unmap_descriptors_keep_their_order_of_bytes);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

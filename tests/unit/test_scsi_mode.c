@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <nvefs/endian.h>
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "device/scsi_route.h"
 #include "nvme/admin.h"
@@ -551,8 +552,6 @@ int main(void)
 {
 	Suite *s = suite_create("scsi-mode");
 	TCase *t = tcase_create("mode");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(t, setup, NULL);
@@ -569,8 +568,5 @@ int main(void)
 	tcase_add_test(t, test_route_stop);
 	tcase_add_loop_test(t, test_route_compare_and_write, 0, 2);
 	tcase_add_loop_test(t, test_route_no_pairs, 0, 2);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "base/thread.h"
 #include "device/fault.h"
@@ -553,8 +554,6 @@ int main(void)
 {
 	Suite *s = suite_create("scsi-route");
 	TCase *t = tcase_create("route");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 30);
@@ -570,8 +569,5 @@ int main(void)
 	tcase_add_test(t, test_options);
 	tcase_add_loop_test(t, test_threads, 0, 7);
 	tcase_add_test(t, test_depth_holds);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

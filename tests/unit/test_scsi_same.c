@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 #include <nvefs/endian.h>
+#include "../support/suites.h"
 #include "base/buf.h"
 #include "device/fault.h"
 #include "device/scsi_route.h"
@@ -356,8 +357,6 @@ int main(void)
 {
 	Suite *s = suite_create("scsi-same");
 	TCase *t = tcase_create("same");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_set_timeout(t, 30);
@@ -367,8 +366,5 @@ int main(void)
 	tcase_add_loop_test(t, test_bounds, 0, NURIS);
 	tcase_add_loop_test(t, test_every_status, 0, 2);
 	tcase_add_loop_test(t, test_data, 0, 2);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <nvefs/endian.h>
+#include "../support/suites.h"
 #include "nvme/status.h"
 #include "scsi/sntl.h"
 
@@ -755,8 +756,6 @@ int main(void)
 {
 	Suite *s = suite_create("scsi-sntl");
 	TCase *t = tcase_create("sntl");
-	SRunner *r = srunner_create(s);
-	int failed;
 
 	suite_add_tcase(s, t);
 	tcase_add_checked_fixture(t, setup, NULL);
@@ -779,8 +778,5 @@ int main(void)
 	tcase_add_test(t, test_status);
 	tcase_add_test(t, test_mistakes);
 	tcase_add_test(t, test_fuzz);
-	srunner_run_all(r, CK_NORMAL);
-	failed = srunner_ntests_failed(r);
-	srunner_free(r);
-	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+	return run_suites(s, NULL);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The store: transactions and commits by many threads, the cache, mkfs. */
+#include "../support/suites.h"
 #include "test_store.h"
 
 #include <stdlib.h>
@@ -732,8 +733,6 @@ int main(void)
 {
 	Suite *s = suite_create("store");
 	TCase *tc = tcase_create("store");
-	SRunner *sr;
-	int failed;
 
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 30);
@@ -753,13 +752,5 @@ int main(void)
 	tcase_add_test(tc, freed_blocks_leave_the_cache);
 	tcase_add_test(tc, an_outdated_miss_loads_nothing);
 	suite_add_tcase(s, tc);
-	sr = srunner_create(s);
-	srunner_add_suite(sr, store_journal_suite());
-	srunner_add_suite(sr, store_damage_suite());
-	srunner_add_suite(sr, store_copies_suite());
-	srunner_add_suite(sr, store_cache_suite());
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed != 0;
+	return run_suites(s, store_journal_suite(), store_damage_suite(), store_copies_suite(), store_cache_suite(), NULL);
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../support/suites.h"
 #include "base/log.h"
 #include "fake_meta.h"
 #include "format/block.h"
@@ -600,8 +601,6 @@ int main(void)
 {
 	Suite *s = suite_create("tree");
 	TCase *tc = tcase_create("tree");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	nvefs_log_setup(nvefs_log_discard, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 60);
@@ -616,8 +615,5 @@ int main(void)
 	tcase_add_test(tc, cycles_end);
 	tcase_add_test(tc, lost_write_is_noticed);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }

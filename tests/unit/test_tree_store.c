@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "../support/suites.h"
 #include "base/bitmap.h"
 #include "base/log.h"
 #include "format/block.h"
@@ -332,15 +333,10 @@ int main(void)
 {
 	Suite *s = suite_create("tree over the store");
 	TCase *tc = tcase_create("tree");
-	SRunner *sr = srunner_create(s);
-	int failed;
 
 	nvefs_log_setup(log_drop, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, tree_over_store, 0, 2);
 	suite_add_tcase(s, tc);
-	srunner_run_all(sr, CK_NORMAL);
-	failed = srunner_ntests_failed(sr);
-	srunner_free(sr);
-	return failed ? 1 : 0;
+	return run_suites(s, NULL);
 }
