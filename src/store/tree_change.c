@@ -226,10 +226,50 @@ static int node_free(struct nvefs_txn *t, struct nvefs_mblk *b)
 	return err;
 }
 
+/* Child i of the path's node at `level`, and below it the last nodes, or the first ones, down to the leaf. */
+static bool edge_is_cached(struct nvefs_txn *t, const struct nvefs_tree_path *path, uint32_t level, uint32_t i,
+			   bool last)
+{
+	const void *block = path->at[level].b->data;
+	struct nvefs_tree_range range = path->at[level].range;
+	struct nvefs_mblk *b;
+
+	while (level-- > 0) {
+		range = nvefs_tree_child_range(block, &range, i);
+		if (nvefs_tree_node_get(t->st, nvefs_inner_child(block, i), level, &range, &t->miss, &b))
+			return false;
+		block = b->data;
+		i = last && nvefs_node_nitems(block) ? nvefs_node_nitems(block) - 1 : 0;
+	}
+	return true;
+}
+
+/*
+ * The child on the path leaves the path's node at `level`, and its range goes to a neighbour, which must be
+ * cached down to the leaf: the same transaction may have prepared more keys of this range, and finds them without I/O. False:
+ * there is no such neighbour.
+ */
+static bool child_remove(struct nvefs_txn *t, const struct nvefs_tree_path *path, uint32_t level)
+{
+	void *block = path->at[level].b->data;
+	uint32_t idx = path->at[level].idx;
+	bool before = idx && edge_is_cached(t, path, level, idx - 1, true);
+	struct nvefs_key low;
+
+	if (!before && (idx + 1 == nvefs_node_nitems(block) || !edge_is_cached(t, path, level, idx + 1, false)))
+		return false;
+	if (!before) {
+		low = nvefs_node_key(block, idx);
+		nvefs_inner_set_key(block, idx + 1, &low);
+	}
+	nvefs_inner_remove(block, idx);
+	return true;
+}
+
 /*
  * The leaf is empty: take it out, and with it the parents that it was the only
  * child of. *ret_level: the lowest one that is left, 0 when nothing was done
- * (not all can be freed without I/O, or the whole tree is empty).
+ * (not all of this can be done without I/O, or the whole tree is empty).
  */
 static int chain_remove(struct nvefs_txn *t, struct nvefs_tree_path *path, uint32_t *ret_level)
 {
@@ -244,7 +284,8 @@ static int chain_remove(struct nvefs_txn *t, struct nvefs_tree_path *path, uint3
 	for (uint32_t l = 0; l < level; l++)
 		if (nvefs_tree_free_prepare(t, path->at[l].b))
 			return 0;
-	nvefs_inner_remove(path->at[level].b->data, path->at[level].idx);
+	if (!child_remove(t, path, level))
+		return 0;
 	for (uint32_t l = 0; l < level && !err; l++)
 		err = node_free(t, path->at[l].b);
 	*ret_level = level;

