@@ -102,14 +102,16 @@ class Told(DriveCase):
             self.umount()
             drive, health = told["drive"]["nvme"], told["health"]
             lba = 1 << ns["lbafs"][ns["flbas"] & 15]["ds"]
+            block = os.path.basename(node(way.target)).replace("ng", "nvme")
+            queues = len(os.listdir(f"/sys/block/{block}/mq"))
             for key, value in (("model", ctrl["mn"].strip()), ("serial", ctrl["sn"].strip()), ("lba_bytes", lba),
                                ("firmware", ctrl["fr"].strip()), ("controller_id", ctrl["cntlid"]),
                                ("size_bytes", ns["nsze"] * lba), ("used_bytes", ns["nuse"] * lba),
                                ("mdts_bytes", 4096 << ctrl["mdts"]), ("npwg_bytes", (ns["npwg"] + 1) * lba),
                                ("npdg_bytes", (ns["npdg"] + 1) * lba), ("nows_bytes", (ns["nows"] + 1) * lba),
-                               ("awupf_bytes", (ctrl["awupf"] + 1) * lba), ("transfer_bytes", 128 << 10),
+                               ("awupf_bytes", (ctrl["awupf"] + 1) * lba), ("transfer_bytes", 4096 << ctrl["mdts"]),
                                ("lba_format", ns["flbas"] & 15), ("lba_formats", ns["nlbaf"] + 1),
-                               ("volatile_write_cache", "on"), ("shared", bool(ns["nmic"] & 1)), ("hw_queues", 2)):
+                               ("volatile_write_cache", "on"), ("shared", bool(ns["nmic"] & 1)), ("hw_queues", queues)):
                 self.assertEqual(drive[key], value, (way.name, key))
             self.assertEqual(drive["nguid"].strip("0"), ns["nguid"].strip("0"))
             self.assertEqual(health["temperature_celsius"], before["temperature"] - 273)
