@@ -99,7 +99,7 @@ class FaultCase(DriveCase):
 
 class Faults(FaultCase):
     def test_read_error(self):
-        for way in sample((NVME, SCSI), (IOCTL, ROUTE, NVME4K, SD, SCSI4K)):
+        for way in sample((NVME,), (SCSI, IOCTL, ROUTE, NVME4K, SD, SCSI4K)):
             with self.subTest(way.name):
                 self.prepare(way)
                 self.umount()
@@ -114,8 +114,9 @@ class Faults(FaultCase):
 
     def test_write_and_flush_errors(self):
         """Neither is ever reported as done; afterwards the mount is read-only and says why."""
-        always = [(NVME, "write"), (NVME, "flush"), (SCSI, "write"), (SCSI, "flush")]
+        always = [(NVME, "write"), (SCSI, "flush")]
         others = [(way, iotype) for way in (IOCTL, ROUTE, NVME4K, SD, SCSI4K) for iotype in ("write", "flush")]
+        others += [(NVME, "flush"), (SCSI, "write")]
         for way, iotype in sample(always, others):
             with self.subTest(way.name, iotype=iotype):
                 self.prepare(way)
@@ -139,7 +140,7 @@ class Faults(FaultCase):
 
     def test_controller_reset(self):
         """Commands wait or are tried again: nobody notices."""
-        for way in sample((NVME,), (HEAD, IOCTL, ROUTE, NVME4K)):
+        for way in sample((), (NVME, HEAD, IOCTL, ROUTE, NVME4K)):
             with self.subTest(way.name):
                 self.prepare(way)
                 fio = self.load()
@@ -169,7 +170,7 @@ class Faults(FaultCase):
 
     def test_removal(self):
         """The drive goes: errors, no hang, an end in bounded time; it comes back and is whole."""
-        for way in sample((NVME,), (IOCTL, ROUTE, NVME4K, SCSI, SD, SCSI4K)):
+        for way in sample((), (NVME, IOCTL, ROUTE, NVME4K, SCSI, SD, SCSI4K)):
             with self.subTest(way.name):
                 self.prepare(way)
                 comes_back = removal(way)
