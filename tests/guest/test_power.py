@@ -23,7 +23,7 @@ from drives import SLOW, DriveCase, Way, controller_node
 from harness import FSCK, MKFS, main as run_here, run, why_not as harness_why_not
 from writelog import FLUSH, WriteLog, count_now
 
-STATES = int(os.environ.get("NVEFS_TEST_STATES", "20"))
+STATES = int(os.environ.get("NVEFS_TEST_STATES", "45"))
 SECONDS = float(os.environ.get("NVEFS_TEST_SECONDS", "150"))
 SEED = int(os.environ.get("NVEFS_TEST_SEED", "0"))
 STATE = os.environ.get("NVEFS_TEST_STATE_DIR", "")
