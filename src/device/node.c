@@ -150,21 +150,32 @@ int nvefs_node_look(const char *sysfs, const struct stat *st, struct nvefs_node 
 }
 
 /* The first number of an attribute; 0 when it cannot be read. */
+/* What the attribute says, without the end of its line. False when it is not there. */
+static bool read_text(const char *dir, const char *name, char *buf, size_t len)
+{
+	char path[PATH_MAX];
+	bool ok;
+	FILE *f;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return false;
+	f = fopen(path, "re");
+	if (!f)
+		return false;
+	ok = fgets(buf, (int)len, f);
+	fclose(f);
+	if (ok)
+		buf[strcspn(buf, "\n")] = '\0';
+	return ok;
+}
+
 static uint64_t attribute(const char *sysfs, const char *class, const char *name,
 			  const char *attribute_name)
 {
-	unsigned long long value = 0;
-	char path[PATH_MAX];
-	FILE *f;
+	char dir[PATH_MAX], text[32];
 
-	snprintf(path, sizeof(path), "%s/class/%s/%s/%s", sysfs, class, name, attribute_name);
-	f = fopen(path, "re");
-	if (!f)
-		return 0;
-	if (fscanf(f, "%llu", &value) != 1)
-		value = 0;
-	fclose(f);
-	return value;
+	snprintf(dir, sizeof(dir), "%s/class/%s/%s", sysfs, class, name);
+	return read_text(dir, attribute_name, text, sizeof(text)) ? strtoull(text, NULL, 10) : 0;
 }
 
 static bool number_is(const char *sysfs, const char *class, const char *name, dev_t number)
@@ -206,15 +217,15 @@ int nvefs_node_open(const char *sysfs, const struct nvefs_node *node, bool block
 	return -ENODEV;
 }
 
-static uint32_t queues_of(const char *sysfs, const char *block)
+static uint32_t queues_of(const char *dir)
 {
 	char path[PATH_MAX];
 	struct dirent *e;
 	uint32_t n = 0;
-	DIR *d;
+	DIR *d = NULL;
 
-	snprintf(path, sizeof(path), "%s/class/block/%s/mq", sysfs, block);
-	d = opendir(path);
+	if (snprintf(path, sizeof(path), "%s/mq", dir) < (int)sizeof(path))
+		d = opendir(path);
 	while (d && (e = readdir(d)))
 		n += e->d_name[0] != '.';
 	if (d)
@@ -222,29 +233,66 @@ static uint32_t queues_of(const char *sysfs, const char *block)
 	return n;
 }
 
-/* Of a namespace with several paths: the head nvmeSnN has no queues, each path nvmeScCnN has. */
-static uint32_t most_queues_of_paths(const char *sysfs, const char *head)
+/*
+ * Of a namespace with several paths: the head nvmeSnN has no queues, each path nvmeScCnN has.
+ * `look` is called with the directory of each path until it says that this was enough.
+ */
+static void each_path(const char *sysfs, const char *head, bool (*look)(const char *dir, void *arg), void *arg)
 {
-	unsigned int subsystem, number, s, c, n, most = 0;
-	char path[PATH_MAX];
+	unsigned int subsystem, number, s, c, n;
+	char class[PATH_MAX], path[PATH_MAX];
+	bool enough = false;
 	struct dirent *e;
 	DIR *d;
 	int end;
 
 	if (sscanf(head, "nvme%un%u", &subsystem, &number) != 2)
-		return 0;
-	snprintf(path, sizeof(path), "%s/class/block", sysfs);
-	d = opendir(path);
-	while (d && (e = readdir(d))) {
+		return;
+	snprintf(class, sizeof(class), "%s/class/block", sysfs);
+	d = opendir(class);
+	while (d && !enough && (e = readdir(d))) {
 		if (sscanf(e->d_name, "nvme%uc%un%u%n", &s, &c, &n, &end) != 3 || e->d_name[end] ||
 		    s != subsystem || n != number)
 			continue;
-		n = queues_of(sysfs, e->d_name);
-		most = n > most ? n : most;
+		if (snprintf(path, sizeof(path), "%s/%s", class, e->d_name) < (int)sizeof(path))
+			enough = look(path, arg);
 	}
 	if (d)
 		closedir(d);
-	return most;
+}
+
+static bool most_queues(const char *dir, void *arg)
+{
+	uint32_t *most = arg, n = queues_of(dir);
+
+	*most = n > *most ? n : *most;
+	return false;
+}
+
+static bool is_live(const char *dir, void *arg)
+{
+	char state[32];
+
+	if (!read_text(dir, "device/state", state, sizeof(state)) || strcmp(state, "live") != 0)
+		return false;
+	/* Only where the controller reports asymmetric access (NVMe base 2.0, 8.1). */
+	if (read_text(dir, "ana_state", state, sizeof(state)) && strcmp(state, "optimized") != 0 &&
+	    strcmp(state, "non-optimized") != 0)
+		return false;
+	*(bool *)arg = true;
+	return true;
+}
+
+enum nvefs_node_paths nvefs_node_paths(const char *sysfs, const struct nvefs_node *node)
+{
+	char path[PATH_MAX];
+	bool live = false;
+
+	snprintf(path, sizeof(path), "%s/class/block/%s", sysfs, node->block);
+	if (access(path, F_OK) && errno == ENOENT)
+		return NVEFS_PATHS_GONE;
+	each_path(sysfs, node->block, is_live, &live);
+	return live ? NVEFS_PATHS_LIVE : NVEFS_PATHS_AWAY;
 }
 
 void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
@@ -268,7 +316,11 @@ void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
 	/* The namespace of a subsystem, and not of one of its controllers. */
 	snprintf(path, sizeof(path), "%s/class/block/%s/device/subsystem", sysfs, node->block);
 	ret->multipath = realpath(path, parent) && !strcmp(last_part(parent), "nvme-subsystem");
-	ret->hw_queues = ret->multipath ? most_queues_of_paths(sysfs, node->block) : queues_of(sysfs, node->block);
+	snprintf(path, sizeof(path), "%s/class/block/%s", sysfs, node->block);
+	if (ret->multipath)
+		each_path(sysfs, node->block, most_queues, &ret->hw_queues);
+	else
+		ret->hw_queues = queues_of(path);
 }
 
 /* Written and forgotten. */

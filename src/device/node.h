@@ -50,6 +50,16 @@ struct nvefs_node_limits {
 void nvefs_node_limits(const char *sysfs, const struct nvefs_node *node,
 		       struct nvefs_node_limits *ret);
 
+/* How a namespace with several paths can be reached now. */
+enum nvefs_node_paths {
+	NVEFS_PATHS_ONE,  /* it has not several: never looked at */
+	NVEFS_PATHS_LIVE, /* by one at least */
+	NVEFS_PATHS_AWAY, /* by none for the moment */
+	NVEFS_PATHS_GONE, /* no more: the kernel has taken the namespace away, what is open of it stays dead */
+};
+/* Of a node whose limits say `multipath`; by what sysfs tells, in some microseconds. Any thread. */
+enum nvefs_node_paths nvefs_node_paths(const char *sysfs, const struct nvefs_node *node);
+
 /*
  * Hold the device for ourselves by its block node: no mount, no second open of
  * this kind, whichever name it goes by. What the kernel has cached of it is written and

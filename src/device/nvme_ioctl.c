@@ -134,15 +134,15 @@ static void finish(struct nvefs_queue *q, struct slot *slot)
 	struct ioctl_queue *iq = q->priv;
 	const struct nvefs_nvme_linux *nl = nvefs_nvme_linux_from(q->dev);
 	struct nvefs_io *io = slot->io;
+	int err = 0;
 
-	slot->retry.in_doubt |= slot->res == -EINTR;
-	if (nvefs_retries_add(&iq->retries, &slot->retry, nvefs_nvme_linux_want(nl, io, slot->res)))
+	if (nvefs_nvme_linux_again(nl, &iq->retries, &slot->retry, io, slot->res, &err))
 		return;
 	slot->next_free = iq->free;
 	iq->free = slot;
 	if (io->op == NVEFS_IO_RAW)
 		nvefs_raw_from_io(io)->result = (uint32_t)slot->result;
-	nvefs_queue_finish(q, io, nvefs_retry_result(&slot->retry, nvefs_nvme_linux_result(io, slot->res)));
+	nvefs_queue_finish(q, io, err);
 }
 
 static void ioctl_poll(struct nvefs_queue *q, uint32_t max)

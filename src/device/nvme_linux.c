@@ -68,32 +68,59 @@ static bool can_shrink(struct nvefs_io *io)
 		raw->sqe.opcode == NVEFS_NVME_COMPARE);
 }
 
+/* Without a usable path, and by ioctl (EAGAIN) or by io_uring (EINVAL), a multipath namespace answers so. */
+static enum nvefs_node_paths look_at_paths(const struct nvefs_nvme_linux *nl, int res)
+{
+	if (!nl->multipath)
+		return NVEFS_PATHS_ONE;
+	return res == -EINVAL || res == -EAGAIN ? nvefs_node_paths(SYSFS, &nl->node) : NVEFS_PATHS_LIVE;
+}
+
 /*
- * EINVAL says that a transfer is above a limit that we do not know, or that a multipath namespace
- * has no usable path for the moment. Where there are paths, time is given to them first.
+ * EINVAL says that a transfer is above a limit that we do not know, or that a multipath namespace has
+ * no usable path. Where there is a path now, it may have come a moment ago: one more try tells.
  */
-struct nvefs_retry_want nvefs_nvme_linux_want(const struct nvefs_nvme_linux *nl, const struct nvefs_io *io, int res)
+struct nvefs_retry_want nvefs_nvme_linux_want(const struct nvefs_nvme_linux *nl, enum nvefs_node_paths paths,
+					      const struct nvefs_retry *e, struct nvefs_io *io, int res)
 {
 	struct nvefs_retry_want want = nvefs_retry_for_result(res, nl->dev.drive.nvme.crdt_ms);
 
-	if (res == -EINVAL && !nl->multipath && can_shrink((struct nvefs_io *)(uintptr_t)io))
+	if (paths == NVEFS_PATHS_GONE)
 		want.kind = NVEFS_RETRY_NEVER;
+	if (res != -EINVAL || !can_shrink(io))
+		return want;
+	if (paths == NVEFS_PATHS_ONE)
+		want.kind = NVEFS_RETRY_NEVER;
+	if (paths == NVEFS_PATHS_LIVE)
+		want.kind = e->tries ? NVEFS_RETRY_NEVER : NVEFS_RETRY_ONCE;
 	return want;
 }
 
-int nvefs_nvme_linux_result(struct nvefs_io *io, int res)
+int nvefs_nvme_linux_result(enum nvefs_node_paths paths, struct nvefs_io *io, int res)
 {
 	if (res >= 0)
 		return nvefs_io_set_nvme_status(io, (uint16_t)res);
 	io->status.kind = NVEFS_STATUS_HOST;
 	io->status.host_errno = res;
-	if (res == -EINVAL && can_shrink(io))
+	if (res == -EINVAL && can_shrink(io) && (paths == NVEFS_PATHS_ONE || paths == NVEFS_PATHS_LIVE))
 		return -EMSGSIZE;
 	/*
 	 * EINTR: the kernel gave the command up; a target at the other end of a network may still be at
 	 * work on it. Whatever else the kernel says, the command could not be carried out.
 	 */
 	return res == -ENOMEM ? res : res == -EINTR ? -ETIMEDOUT : -EIO;
+}
+
+bool nvefs_nvme_linux_again(const struct nvefs_nvme_linux *nl, struct nvefs_retries *retries, struct nvefs_retry *e,
+			    struct nvefs_io *io, int res, int *ret_err)
+{
+	enum nvefs_node_paths paths = look_at_paths(nl, res);
+
+	e->in_doubt |= res == -EINTR;
+	if (nvefs_retries_add(retries, e, nvefs_nvme_linux_want(nl, paths, e, io, res)))
+		return true;
+	*ret_err = nvefs_retry_result(e, nvefs_nvme_linux_result(paths, io, res));
+	return false;
 }
 
 static int admin_once(int fd, const struct nvefs_nvme_sqe *sqe, void *data, uint32_t len,
@@ -130,6 +157,8 @@ int nvefs_nvme_linux_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *s
 
 	do {
 		status = admin_once(nl->fd, sqe, data, len, &result);
+		if (look_at_paths(nl, status) == NVEFS_PATHS_GONE)
+			break;
 		if (!nvefs_retry_next(&tries, nvefs_retry_for_result(status, dev->drive.nvme.crdt_ms), &pause_ns))
 			break;
 		usleep((useconds_t)(pause_ns / 1000));

@@ -50,12 +50,16 @@ void nvefs_nvme_linux_describe(const struct nvefs_dev *dev, char *buf, size_t le
 int nvefs_nvme_linux_admin(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,
 			   uint32_t len, uint32_t *ret_result, uint16_t *ret_status);
 /*
- * How a command ended: `res` 0, a positive status field, or a negative errno. Whether it is to be
- * tried again; if not, nvefs_nvme_linux_result sets io->status and returns the io's result:
- * -ETIMEDOUT when the kernel gave the command up, -EMSGSIZE when it refused it for its size.
+ * A try of a command ended with `res`: 0, a positive status field, or a negative errno. True: it comes
+ * out of `retries` again. False: io->status is set and *ret_err is the io's result, -ETIMEDOUT
+ * when the kernel gave one of the tries up, -EMSGSIZE when it refused the command for its size.
  */
-struct nvefs_retry_want nvefs_nvme_linux_want(const struct nvefs_nvme_linux *nl, const struct nvefs_io *io, int res);
-int nvefs_nvme_linux_result(struct nvefs_io *io, int res);
+bool nvefs_nvme_linux_again(const struct nvefs_nvme_linux *nl, struct nvefs_retries *retries, struct nvefs_retry *e,
+			    struct nvefs_io *io, int res, int *ret_err);
+/* Its two halves, for `paths` as they are at that moment: whether there is to be another try, and what it ends with. */
+struct nvefs_retry_want nvefs_nvme_linux_want(const struct nvefs_nvme_linux *nl, enum nvefs_node_paths paths,
+					      const struct nvefs_retry *e, struct nvefs_io *io, int res);
+int nvefs_nvme_linux_result(enum nvefs_node_paths paths, struct nvefs_io *io, int res);
 
 extern const struct nvefs_backend_ops nvefs_nvme_uring_ops, nvefs_nvme_ioctl_ops;
 /*

@@ -168,15 +168,15 @@ static void finish(struct nvefs_queue *q, struct slot *slot, int res, uint64_t r
 	struct uring_queue *uq = q->priv;
 	const struct nvefs_nvme_linux *nl = nvefs_nvme_linux_from(q->dev);
 	struct nvefs_io *io = slot->io;
+	int err = 0;
 
-	slot->retry.in_doubt |= res == -EINTR;
-	if (nvefs_retries_add(&uq->retries, &slot->retry, nvefs_nvme_linux_want(nl, io, res)))
+	if (nvefs_nvme_linux_again(nl, &uq->retries, &slot->retry, io, res, &err))
 		return;
 	slot->next_free = uq->free;
 	uq->free = slot;
 	if (io->op == NVEFS_IO_RAW)
 		nvefs_raw_from_io(io)->result = (uint32_t)result;
-	nvefs_queue_finish(q, io, nvefs_retry_result(&slot->retry, nvefs_nvme_linux_result(io, res)));
+	nvefs_queue_finish(q, io, err);
 }
 
 static void send_again(struct uring_queue *uq)

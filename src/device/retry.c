@@ -132,8 +132,8 @@ enum nvefs_retry_kind nvefs_retry_for_nvme(uint16_t status)
 /*
  * EINTR: the kernel gave the command up, after its time limit or in a reset; the next try waits
  * in the kernel until the controller is back. EAGAIN and EINVAL: a multipath namespace without a
- * usable path for the moment answers so; a command that really is malformed only fails some
- * seconds later for it.
+ * usable path for the moment answers so (its paths tell more, see nvme_linux.c); a command that
+ * really is malformed only fails some seconds later for it.
  */
 enum nvefs_retry_kind nvefs_retry_for_errno(int err)
 {

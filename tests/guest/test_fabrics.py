@@ -18,7 +18,7 @@ MACHINE = Machine(nvme=[Nvme(Disk("96M"), Disk("96M", lba=4096))], modprobe=["co
 CONFIG = "/sys/kernel/config/nvmet"
 NQN = "nqn.2026-01.test.nvefs"
 BEHIND = {1: "/dev/test/nvme0-1", 2: "/dev/test/nvme0-2"}
-LOSS_SECONDS = 4  # how long the host tries to reach a target that is away
+LOSS_SECONDS = 10  # how long the host tries to reach a target that is away
 TREE = os.path.join(TOP, "src", "nvme")
 
 
@@ -73,6 +73,10 @@ def attribute(path):
         return None
 
 
+def connected():
+    return any(attribute(name) == NQN for name in glob.glob("/sys/class/nvme/nvme*/subsysnqn"))
+
+
 def remote(size):
     """The ng node of the connected namespace with this LBA size, or None. Its number may change when it comes back."""
     for subsystem in glob.glob("/sys/class/nvme-subsystem/*"):
@@ -85,6 +89,11 @@ def remote(size):
     return None
 
 
+def threads_of(pid):
+    """Where each thread is in the kernel."""
+    return "\n".join(f"{attribute(task + '/comm')}: {attribute(task + '/wchan')}" for task in glob.glob(f"/proc/{pid}/task/*"))
+
+
 class Fabrics(DriveCase):
     @classmethod
     def setUpClass(cls):
@@ -93,7 +102,19 @@ class Fabrics(DriveCase):
 
     def setUp(self):
         super().setUp()
-        self.wait_until("both namespaces are there", lambda: remote(512) and remote(4096))
+        self.set_up_target()
+
+    def set_up_target(self):
+        """Whatever the last test left."""
+        if self.is_mounted():
+            self.umount(check=False)
+        for number in BEHIND:
+            Target.enable(number, True)
+        if not os.path.exists(Target.link):
+            Target.listen(True)
+        if not connected():
+            connect()
+        self.wait_until("both namespaces are there", lambda: remote(512) and remote(4096), seconds=60)
 
     def test_told(self):
         """The queues are those of the path: the node of a namespace with several has none."""
@@ -131,6 +152,7 @@ class Fabrics(DriveCase):
     def prepare(self, way):
         self.make(way)
         self.mount_way(way, "commit=300")
+        self.daemon = self.pid()
         self.data = os.urandom(200000)
         self.put("old", self.data)
         run("sync", self.path("old"))
@@ -141,30 +163,34 @@ class Fabrics(DriveCase):
              "--ioengine=psync", "--verify=crc32c", "--verify_fatal=1", "--time_based", f"--runtime={seconds}"],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.dir)
 
-    def gone(self, away, back):
-        """The target goes while fio works: errors and no hang; after it is back all that was durable is there."""
-        way = Way("fabric", remote(512))
-        self.prepare(way)
-        fio = self.load(60)
-        time.sleep(2)
-        away()
-        said = fio.communicate(timeout=50)[0]
-        self.assertNotEqual(fio.returncode, 0, said)
+    def ended(self, fio):
+        """What it said. Far later than any bound of ours: a hang."""
+        try:
+            return fio.communicate(timeout=150)[0]
+        except subprocess.TimeoutExpired:
+            fio.kill()
+            self.fail(f"fio hangs; the daemon's threads wait in:\n{threads_of(self.daemon)}")
+
+    def sync(self, name):
+        fd = os.open(self.path(name), os.O_RDONLY)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def back_again(self, back):
+        """After the target was gone: read-only, unmounted without a wait; when it is back, all that was durable is there."""
         with self.assertRaises(OSError) as caught:
-            os.mkdir(self.path("late"))
-            fd = os.open(self.path("late"), os.O_RDONLY)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
+            os.mkdir(self.path("name"))
+            self.sync("name")
         self.assertIn(caught.exception.errno, (errno.EIO, errno.EROFS))
         self.assertTrue(self.stats()["read_only"])
         begun = time.monotonic()
         self.umount(check=False)
-        self.assertLess(time.monotonic() - begun, 30)
+        self.assertLess(time.monotonic() - begun, 60)
         self.assertFalse(self.is_mounted())
         back()
-        self.wait_until("the namespace is back", lambda: remote(512))
+        self.wait_until("the namespace is back", lambda: remote(512), seconds=60)
         way = Way("fabric", remote(512))
         self.mount_way(way)
         self.assertEqual(self.get("old"), self.data)
@@ -173,8 +199,31 @@ class Fabrics(DriveCase):
         r = run(FSCK, "-n", "-f", way.target, check=False)
         self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
 
+    def gone(self, away, back):
+        """The target goes while fio works: errors and no hang."""
+        self.prepare(Way("fabric", remote(512)))
+        fio = self.load(300)
+        time.sleep(2)
+        away()
+        said = self.ended(fio)
+        self.assertNotEqual(fio.returncode, 0, said)
+        self.back_again(back)
+
     def namespace_gone(self):
         self.gone(lambda: Target.enable(1, False), lambda: Target.enable(1, True))
+
+    def gone_unnoticed(self):
+        """No path is left when a large write comes: one error soon, and not first one for each half of a half."""
+        self.prepare(Way("fabric", remote(512)))
+        Target.enable(1, False)
+        self.wait_until("the namespace is gone", lambda: not remote(512), seconds=60)
+        refused = self.stats()["device"]["refused_for_size"]
+        with self.assertRaises(OSError) as caught:
+            self.put("late", b"l" * (4 << 20))
+            self.sync("late")
+        self.assertIn(caught.exception.errno, (errno.EIO, errno.EROFS))
+        self.assertEqual(self.stats()["device"]["refused_for_size"], refused)
+        self.back_again(lambda: Target.enable(1, True))
 
     def connection_lost(self):
         """For longer than the host tries: the controller is taken away."""
@@ -184,9 +233,9 @@ class Fabrics(DriveCase):
         self.gone(lambda: Target.listen(False), back)
 
     def test_gone(self):
-        for case in sample((), (self.namespace_gone, self.connection_lost)):
+        for case in sample((), (self.namespace_gone, self.gone_unnoticed, self.connection_lost)):
             with self.subTest(case.__name__):
-                self.wait_until("the namespaces are there", lambda: remote(512) and remote(4096))
+                self.set_up_target()
                 case()
 
     def test_connection_back_in_time(self):
@@ -199,7 +248,7 @@ class Fabrics(DriveCase):
             Target.listen(False)
             time.sleep(1)
             Target.listen(True)
-        said = fio.communicate(timeout=60)[0]
+        said = self.ended(fio)
         self.assertEqual(fio.returncode, 0, said)
         st = self.stats()
         self.assertFalse(st["read_only"])

@@ -177,7 +177,7 @@ class Faults(FaultCase):
                 fio = self.load()
                 time.sleep(2)
                 put(comes_back.takes_away, "1")
-                said = fio.communicate(timeout=60)[0]
+                said = fio.communicate(timeout=120)[0]
                 self.assertNotEqual(fio.returncode, 0, said)
                 self.assertRaises(OSError, self.commit)
                 self.assertTrue(self.stats()["read_only"])

@@ -26,7 +26,7 @@ static void make(const char *fmt, const char *name, const char *content)
 	char command[1024], path[256];
 
 	snprintf(path, sizeof(path), fmt, name);
-	snprintf(command, sizeof(command), "mkdir -p \"$(dirname %s/%s)\" && printf '%%s' '%s' >%s/%s", sysfs, path,
+	snprintf(command, sizeof(command), "mkdir -p \"$(dirname %s/%s)\" && printf '%%b' '%s' >%s/%s", sysfs, path,
 		 content, sysfs, path);
 	ck_assert_int_eq(system(command), 0);
 }
@@ -108,6 +108,20 @@ static const struct {
 	{false, 21, 2, NVEFS_NODE_SCSI, "", "sg2"},
 };
 
+/* Of one of the two paths; the other one never says anything. As the kernel writes them. */
+static const struct {
+	const char *controller, *access; /* NULL: as before, at first none */
+	enum nvefs_node_paths paths;
+} states[] = {
+	{"live\\n", NULL, NVEFS_PATHS_LIVE},
+	{"connecting\\n", NULL, NVEFS_PATHS_AWAY},
+	{"live\\n", "optimized\\n", NVEFS_PATHS_LIVE},
+	{"live\\n", "inaccessible\\n", NVEFS_PATHS_AWAY},
+	{"live\\n", "non-optimized\\n", NVEFS_PATHS_LIVE},
+	{"resetting\\n", "optimized\\n", NVEFS_PATHS_AWAY},
+	{"", NULL, NVEFS_PATHS_AWAY},
+};
+
 START_TEST(nodes_and_their_other_names)
 {
 	struct nvefs_node_limits limits;
@@ -142,6 +156,15 @@ START_TEST(nodes_and_their_other_names)
 	ck_assert_uint_eq(limits.segments_bytes, 0);
 	ck_assert(limits.multipath);
 	ck_assert_uint_eq(limits.hw_queues, 2);
+	ck_assert_int_eq(nvefs_node_paths(sysfs, &node), NVEFS_PATHS_AWAY);
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++) {
+		make("class/block/nvme1c2n1/%s", "device/state", states[i].controller);
+		if (states[i].access)
+			make("class/block/nvme1c2n1/%s", "ana_state", states[i].access);
+		ck_assert_msg(nvefs_node_paths(sysfs, &node) == states[i].paths, "state %zu", i);
+	}
+	strcpy(node.block, "nvme1n2");
+	ck_assert_int_eq(nvefs_node_paths(sysfs, &node), NVEFS_PATHS_GONE);
 	strcpy(node.block, "");
 	nvefs_node_limits(sysfs, &node, &limits);
 	ck_assert_uint_eq(limits.max_bytes, 0);

@@ -96,40 +96,60 @@ START_TEST(errnos_of_the_kernel)
 	    {-EINVAL, PAUSE, -EIO}, /* of one block: a path is away */
 	};
 	struct nvefs_nvme_linux nl = {.lock_fd = -1};
+	struct nvefs_retry e = {.tries = 0};
 
 	memcpy(nl.dev.drive.nvme.crdt_ms, crdt_ms, sizeof(crdt_ms));
 	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
 		struct nvefs_io io = {.op = NVEFS_IO_WRITE, .nblks = 1};
 
-		ck_assert_msg(nvefs_nvme_linux_want(&nl, &io, want[i].res).kind == want[i].retry, "errno %d",
+		ck_assert_msg(nvefs_nvme_linux_want(&nl, NVEFS_PATHS_ONE, &e, &io, want[i].res).kind == want[i].retry,
+			      "errno %d", want[i].res);
+		ck_assert_msg(nvefs_nvme_linux_result(NVEFS_PATHS_ONE, &io, want[i].res) == want[i].err, "errno %d",
 			      want[i].res);
-		ck_assert_msg(nvefs_nvme_linux_result(&io, want[i].res) == want[i].err, "errno %d", want[i].res);
 		ck_assert_int_eq(io.status.kind, NVEFS_STATUS_HOST);
 		ck_assert_int_eq(io.status.host_errno, want[i].res);
 	}
 }
 END_TEST
 
-/* EINVAL of a transfer: above a limit; behind several paths these get their chance first. */
+/*
+ * EINVAL of a transfer is about its size where there is a path, asked once more when there are several. Where all are
+ * away they get their time, and the answer is an error: a part of it would fare no better.
+ */
+static const struct {
+	enum nvefs_node_paths paths;
+	enum nvefs_retry_kind first, second; /* with NEVER the command ends */
+	int err;
+} by_paths[] = {
+    {NVEFS_PATHS_ONE, NEVER, NEVER, -EMSGSIZE},
+    {NVEFS_PATHS_LIVE, ONCE, NEVER, -EMSGSIZE},
+    {NVEFS_PATHS_AWAY, PAUSE, PAUSE, -EIO},
+    {NVEFS_PATHS_GONE, NEVER, NEVER, -EIO},
+};
+
 START_TEST(refused_for_size_or_path)
 {
 	static const uint8_t ops[] = {NVEFS_IO_READ, NVEFS_IO_WRITE, NVEFS_IO_COMPARE};
-	struct nvefs_nvme_linux nl = {.multipath = _i};
+	const struct nvefs_retry tries[] = {{.tries = 0}, {.tries = 1}};
 	struct nvefs_raw_io raw = {.io.op = NVEFS_IO_RAW, .data_bytes = 8192};
+	const enum nvefs_node_paths paths = by_paths[_i].paths;
+	struct nvefs_nvme_linux nl = {.lock_fd = -1};
 	struct nvefs_io io = {.nblks = 8};
 
 	for (size_t i = 0; i < sizeof(ops); i++) {
 		io.op = ops[i];
-		ck_assert_int_eq(nvefs_nvme_linux_want(&nl, &io, -EINVAL).kind, _i ? PAUSE : NEVER);
-		ck_assert_int_eq(nvefs_nvme_linux_result(&io, -EINVAL), -EMSGSIZE);
+		ck_assert_int_eq(nvefs_nvme_linux_want(&nl, paths, &tries[0], &io, -EINVAL).kind, by_paths[_i].first);
+		ck_assert_int_eq(nvefs_nvme_linux_want(&nl, paths, &tries[1], &io, -EINVAL).kind, by_paths[_i].second);
+		ck_assert_int_eq(nvefs_nvme_linux_result(paths, &io, -EINVAL), by_paths[_i].err);
 	}
 	io.op = NVEFS_IO_DISCARD;
-	ck_assert_int_eq(nvefs_nvme_linux_want(&nl, &io, -EINVAL).kind, PAUSE);
-	ck_assert_int_eq(nvefs_nvme_linux_result(&io, -EINVAL), -EIO);
+	ck_assert_int_eq(nvefs_nvme_linux_want(&nl, paths, &tries[0], &io, -EINVAL).kind,
+			 paths == NVEFS_PATHS_GONE ? NEVER : PAUSE);
+	ck_assert_int_eq(nvefs_nvme_linux_result(paths, &io, -EINVAL), -EIO);
 	raw.sqe.opcode = NVEFS_NVME_READ;
-	ck_assert_int_eq(nvefs_nvme_linux_result(&raw.io, -EINVAL), -EMSGSIZE);
+	ck_assert_int_eq(nvefs_nvme_linux_result(paths, &raw.io, -EINVAL), by_paths[_i].err);
 	raw.sqe.opcode = NVEFS_NVME_DSM;
-	ck_assert_int_eq(nvefs_nvme_linux_result(&raw.io, -EINVAL), -EIO);
+	ck_assert_int_eq(nvefs_nvme_linux_result(paths, &raw.io, -EINVAL), -EIO);
 }
 END_TEST
 
@@ -412,7 +432,7 @@ Suite *device_status_suite(void)
 
 	tcase_add_test(t, every_status);
 	tcase_add_test(t, errnos_of_the_kernel);
-	tcase_add_loop_test(t, refused_for_size_or_path, 0, 2);
+	tcase_add_loop_test(t, refused_for_size_or_path, 0, (int)(sizeof(by_paths) / sizeof(by_paths[0])));
 	tcase_add_test(t, scsi_time_out);
 	tcase_add_test(t, delays_that_the_controller_names);
 	tcase_add_loop_test(t, a_refused_transfer_goes_in_parts, 0, sizeof(most) / sizeof(most[0]));
