@@ -381,14 +381,16 @@ static bool ask_health(const struct mkfs_options *o, struct nvefs_dev *dev, stru
 {
 	struct nvefs_error err = {""};
 	int code = nvefs_dev_health(dev, ret, &err);
-	uint8_t left = code ? 0 : ret->critical_warning;
+	uint16_t left = code ? 0 : ret->critical_warning;
 	const char *warning;
+	char wear[128];
 
 	if (code && code != -ENOTSUP)
 		fprintf(stderr, "mkfs.nvefs: warning: %s\n", err.text);
-	while ((warning = nvefs_drive_warning(&left)))
-		fprintf(stderr, "mkfs.nvefs: %s: warning: the drive's %s (spare %u %%, threshold %u %%)\n", o->target,
-			warning, ret->spare_percent, ret->spare_threshold_percent);
+	while ((warning = nvefs_drive_warning(&left))) {
+		nvefs_drive_wear_text(ret, wear, sizeof(wear));
+		fprintf(stderr, "mkfs.nvefs: %s: warning: the drive's %s (%s)\n", o->target, warning, wear);
+	}
 	return !code;
 }
 

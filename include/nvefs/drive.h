@@ -77,34 +77,51 @@ struct nvefs_drive {
 };
 const struct nvefs_drive *nvefs_dev_drive(const struct nvefs_dev *dev);
 
-/* SMART / health log (NVMe base 2.0, 5.16.1.3); counts and bytes saturate at INT64_MAX. */
+/*
+ * Health: the SMART log of NVMe (base 2.0, 5.16.1.3), or the log pages of SCSI (SPC-4, 7.3), under the
+ * same names where they mean the same. Counts and bytes saturate at INT64_MAX.
+ */
 #define NVEFS_WARN_SPARE 0x01u	       /* available spare below the threshold */
 #define NVEFS_WARN_TEMPERATURE 0x02u
 #define NVEFS_WARN_RELIABILITY 0x04u
 #define NVEFS_WARN_READ_ONLY 0x08u     /* the medium takes no more writes */
 #define NVEFS_WARN_BACKUP 0x10u	       /* the volatile memory's backup has failed */
 #define NVEFS_WARN_MEMORY_REGION 0x20u /* the persistent memory region is read-only or unreliable */
+#define NVEFS_WARN_FAILING 0x100u      /* SCSI: ASC 5Dh, for any of the reasons above and others */
 struct nvefs_drive_health {
-	uint8_t critical_warning; /* NVEFS_WARN_* */
+	uint16_t critical_warning; /* NVEFS_WARN_* */
+	bool has_exception;	   /* SCSI: informational exception, ASC << 8 | ASCQ; 0: none */
+	uint16_t exception;
 	bool has_temperature; /* 0 kelvin, as targets over fabrics say, is none */
 	int temperature_celsius;
+	bool has_spare;
 	uint8_t spare_percent, spare_threshold_percent;
+	bool has_used;
 	uint8_t used_percent; /* of the life that was planned; up to 255 */
+	bool has_traffic;
 	uint64_t read_bytes, written_bytes, read_commands, write_commands;
-	uint64_t busy_minutes, power_cycles, power_on_hours, unsafe_shutdowns;
+	bool has_usage; /* busy_minutes, power_cycles, unsafe_shutdowns, error_log_entries */
+	uint64_t busy_minutes, power_cycles;
+	bool has_power_on;
+	uint64_t power_on_hours, unsafe_shutdowns;
+	bool has_media_errors; /* that the drive could not correct */
 	uint64_t media_errors, error_log_entries;
+	bool has_start_stop; /* SCSI */
+	uint64_t start_stop_cycles;
 	bool has_media_written; /* the endurance group's log is there */
 	uint64_t media_written_bytes;
 };
 /*
  * Ask the drive now. Waits for it, some seconds when it does not answer, so never on a
  * thread that others wait for. Any thread. -ENOTSUP: it has no such log; *err
- * (which may be NULL) names the command that failed.
+ * (which may be NULL) names the command that failed. A namespace is asked natively whatever the route.
  */
 int nvefs_dev_health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct nvefs_error *err);
 
 /* One warning in words, of those in *critical_warning, whose bit is cleared; NULL: none is left. */
-const char *nvefs_drive_warning(uint8_t *critical_warning);
+const char *nvefs_drive_warning(uint16_t *critical_warning);
+/* What belongs to a warning, as far as it is told: "spare 3 %, threshold 10 %, used 40 %". */
+void nvefs_drive_wear_text(const struct nvefs_drive_health *h, char *buf, size_t len);
 
 /* An io that the device has not answered for some time. It is not given up: its memory is the device's. */
 struct nvefs_slow {

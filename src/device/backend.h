@@ -62,6 +62,8 @@ struct nvefs_backend_ops {
 	 */
 	int (*admin)(struct nvefs_dev *dev, const struct nvefs_nvme_sqe *sqe, void *data,
 		     uint32_t len, uint32_t *ret_result, uint16_t *ret_status);
+	/* As nvefs_dev_health; NULL: by admin commands. */
+	int (*health)(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct nvefs_error *err);
 
 	/* q->depth is what was asked for and may be lowered. Sets q->priv. 0 or -errno. */
 	int (*queue_init)(struct nvefs_dev *dev, struct nvefs_queue *q);

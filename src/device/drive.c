@@ -107,10 +107,10 @@ void nvefs_drive_set_transfer(struct nvefs_drive *d, uint32_t max_transfer_blks)
 	}
 }
 
-const char *nvefs_drive_warning(uint8_t *critical_warning)
+const char *nvefs_drive_warning(uint16_t *critical_warning)
 {
 	static const struct {
-		uint8_t bit;
+		uint16_t bit;
 		const char *text;
 	} warnings[] = {
 	    {NVEFS_WARN_SPARE, "available spare is below its threshold"},
@@ -119,12 +119,13 @@ const char *nvefs_drive_warning(uint8_t *critical_warning)
 	    {NVEFS_WARN_READ_ONLY, "medium is read-only"},
 	    {NVEFS_WARN_BACKUP, "backup of the volatile memory has failed"},
 	    {NVEFS_WARN_MEMORY_REGION, "persistent memory region is read-only or unreliable"},
+	    {NVEFS_WARN_FAILING, "failure is predicted"},
 	};
 
 	for (size_t i = 0; i < sizeof(warnings) / sizeof(warnings[0]); i++) {
 		if (!(*critical_warning & warnings[i].bit))
 			continue;
-		*critical_warning &= (uint8_t)~warnings[i].bit;
+		*critical_warning &= (uint16_t)~warnings[i].bit;
 		return warnings[i].text;
 	}
 	if (!*critical_warning)
@@ -216,7 +217,7 @@ static void tell_bits(const char *key, uint32_t value, const char *const *names,
 		if (!(value >> bit & 1))
 			continue;
 		snprintf(number, sizeof(number), "bit %u", bit);
-		append(list, sizeof(list), bit < nnames ? names[bit] : number);
+		append(list, sizeof(list), bit < nnames && names[bit] ? names[bit] : number);
 	}
 	fn(arg, &(struct nvefs_fact){.key = key, .kind = NVEFS_FACT_LIST, .text = list});
 }
@@ -342,23 +343,69 @@ void nvefs_drive_scsi_facts(const struct nvefs_drive *d, nvefs_fact_fn *fn, void
 #undef N
 #define N(name) MEMBER(nvefs_drive_health, name, NVEFS_FACT_NUMBER)
 
+static void tell_exception(uint16_t exception, nvefs_fact_fn *fn, void *arg)
+{
+	char text[16];
+
+	snprintf(text, sizeof(text), "%02Xh/%02Xh", exception >> 8, exception & 0xff);
+	tell_text("informational_exception", exception ? text : "none", fn, arg);
+}
+
 void nvefs_drive_health_facts(const struct nvefs_drive_health *h, nvefs_fact_fn *fn, void *arg)
 {
 	static const char *const warnings[] = {"spare", "temperature", "reliability", "read-only", "backup",
-					       "memory-region"};
-	static const struct member rest[] = {
-	    N(spare_percent),  N(spare_threshold_percent), N(used_percent),	  N(read_bytes),
-	    N(written_bytes),  N(read_commands),	   N(write_commands),	  N(busy_minutes),
-	    N(power_cycles),   N(power_on_hours),	   N(unsafe_shutdowns), N(media_errors),
-	    N(error_log_entries)};
-	static const struct member media[] = {N(media_written_bytes)};
+					       "memory-region", NULL, NULL, "failing"};
+	static const struct {
+		size_t has;
+		struct member m;
+	} facts[] = {
+#define IF(name, member) {offsetof(struct nvefs_drive_health, has_##name), N(member)}
+	    IF(spare, spare_percent),	    IF(spare, spare_threshold_percent),
+	    IF(used, used_percent),	    IF(traffic, read_bytes),
+	    IF(traffic, written_bytes),	    IF(traffic, read_commands),
+	    IF(traffic, write_commands),    IF(usage, busy_minutes),
+	    IF(usage, power_cycles),	    IF(power_on, power_on_hours),
+	    IF(usage, unsafe_shutdowns),    IF(media_errors, media_errors),
+	    IF(usage, error_log_entries),   IF(start_stop, start_stop_cycles),
+	    IF(media_written, media_written_bytes),
+#undef IF
+	};
 
 	TELL_BITS("critical_warning", h->critical_warning, warnings, fn, arg);
+	if (h->has_exception)
+		tell_exception(h->exception, fn, arg);
 	if (h->has_temperature)
 		fn(arg, &(struct nvefs_fact){.key = "temperature_celsius",
 					     .kind = NVEFS_FACT_NUMBER,
 					     .value = h->temperature_celsius});
-	TELL(rest, h, fn, arg);
-	if (h->has_media_written)
-		TELL(media, h, fn, arg);
+	for (size_t i = 0; i < sizeof(facts) / sizeof(facts[0]); i++)
+		if (*(const bool *)((const char *)h + facts[i].has))
+			tell_members(&facts[i].m, 1, h, fn, arg);
+}
+
+static void add_percent(const char *name, uint8_t percent, char *buf, size_t len)
+{
+	char one[32];
+
+	snprintf(one, sizeof(one), "%s %u %%", name, percent);
+	append(buf, len, one);
+}
+
+void nvefs_drive_wear_text(const struct nvefs_drive_health *h, char *buf, size_t len)
+{
+	char one[32];
+
+	buf[0] = '\0';
+	if (h->has_spare) {
+		add_percent("spare", h->spare_percent, buf, len);
+		add_percent("threshold", h->spare_threshold_percent, buf, len);
+	}
+	if (h->has_used)
+		add_percent("used", h->used_percent, buf, len);
+	if (h->has_exception) {
+		snprintf(one, sizeof(one), "ASC %02Xh, ASCQ %02Xh", h->exception >> 8, h->exception & 0xff);
+		append(buf, len, one);
+	}
+	if (!buf[0])
+		append(buf, len, "nothing more is told");
 }

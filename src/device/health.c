@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* The health of an NVMe drive, asked of the controller by log pages. */
+/* The health of a drive: of NVMe asked of the controller by log pages, of others as their back end does it. */
 #include <errno.h>
 
 #include "device/backend.h"
@@ -37,24 +37,30 @@ static void set_health(struct nvefs_drive_health *h, const struct nvefs_nvme_hea
 	    .critical_warning = n->critical_warning,
 	    .has_temperature = n->temperature_kelvin != 0,
 	    .temperature_celsius = n->temperature_kelvin - ZERO_CELSIUS_KELVIN,
+	    .has_spare = true,
 	    .spare_percent = n->avail_spare,
 	    .spare_threshold_percent = n->spare_threshold,
+	    .has_used = true,
 	    .used_percent = n->percent_used,
+	    .has_traffic = true,
 	    .read_bytes = n->read_bytes,
 	    .written_bytes = n->written_bytes,
 	    .read_commands = n->host_reads,
 	    .write_commands = n->host_writes,
+	    .has_usage = true,
 	    .busy_minutes = n->busy_minutes,
 	    .power_cycles = n->power_cycles,
+	    .has_power_on = true,
 	    .power_on_hours = n->power_on_hours,
 	    .unsafe_shutdowns = n->unsafe_shutdowns,
+	    .has_media_errors = true,
 	    .media_errors = n->media_errors,
 	    .error_log_entries = n->error_log_entries,
 	    .media_written_bytes = n->media_written_bytes,
 	};
 }
 
-int nvefs_dev_health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct nvefs_error *err)
+static int nvme_health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct nvefs_error *err)
 {
 	struct nvefs_nvme_smart_log smart;
 	struct nvefs_nvme_endurance_log endurance;
@@ -78,4 +84,13 @@ int nvefs_dev_health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, stru
 	set_health(ret, &health);
 	ret->has_media_written = has_media;
 	return 0;
+}
+
+int nvefs_dev_health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct nvefs_error *err)
+{
+	struct nvefs_dev *d = dev;
+
+	while (d && !d->ops->health)
+		d = d->below;
+	return d ? d->ops->health(d, ret, err) : nvme_health(dev, ret, err);
 }

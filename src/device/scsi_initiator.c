@@ -141,3 +141,36 @@ int nvefs_scsi_task_result(const struct nvefs_scsi_task *task, struct nvefs_io *
 		return host_error(io, -EIO);
 	return nvefs_sense_errno(hdr->status, sense);
 }
+
+int nvefs_scsi_ask(nvefs_scsi_send_fn *send, void *arg, struct nvefs_cdb *c, void *buf, uint32_t *ret_len)
+{
+	uint8_t cdb[NVEFS_CDB_MAX], sense[NVEFS_SENSE_MAX];
+	sg_io_hdr_t hdr = {.interface_id = 'S',
+			   .dxfer_direction = SG_DXFER_FROM_DEV,
+			   .mx_sb_len = sizeof(sense),
+			   .dxfer_len = c->count,
+			   .dxferp = buf,
+			   .cmdp = cdb,
+			   .sbp = sense,
+			   .timeout = NVEFS_SCSI_TIMEOUT_MS};
+	struct nvefs_sense s;
+	bool has_sense;
+	int err;
+
+	err = nvefs_cdb_build(c, cdb);
+	if (err < 0)
+		return err;
+	hdr.cmd_len = (unsigned char)err;
+	memset(buf, 0, c->count);
+	err = send(arg, &hdr);
+	if (!err && hdr.host_status)
+		err = hdr.host_status == NVEFS_SCSI_HOST_TIME_OUT ? -ETIMEDOUT : -EIO;
+	if (err)
+		return err;
+	has_sense = hdr.sb_len_wr > 0 && !nvefs_sense_parse(sense, hdr.sb_len_wr, &s);
+	err = nvefs_sense_errno(hdr.status, has_sense ? &s : NULL);
+	if (err)
+		return err;
+	*ret_len = hdr.resid >= 0 && (uint32_t)hdr.resid <= c->count ? c->count - (uint32_t)hdr.resid : 0;
+	return 0;
+}

@@ -47,6 +47,13 @@ int nvefs_scsi_task_result(const struct nvefs_scsi_task *task, struct nvefs_io *
 typedef int nvefs_scsi_send_fn(void *arg, sg_io_hdr_t *hdr);
 
 /*
+ * Send a command that reads up to c->count bytes into `buf`, and wait. 0 with *ret_len what came, a
+ * refusal by the unit as its errno (nvefs_sense_errno), -ETIMEDOUT, -EIO.
+ */
+struct nvefs_cdb;
+int nvefs_scsi_ask(nvefs_scsi_send_fn *send, void *arg, struct nvefs_cdb *c, void *buf, uint32_t *ret_len);
+
+/*
  * Ask the unit by `send` for INQUIRY and its pages, READ CAPACITY and MODE
  * SENSE, and fill *ret_unit, dev->limits and dev->identity. Of the limits, what
  * only the transport knows (max_segments, mem_align, max_queues, queue_depth)

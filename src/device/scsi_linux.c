@@ -19,6 +19,7 @@
 
 #include "device/callers.h"
 #include "device/retry.h"
+#include "device/scsi_health.h"
 #include "device/scsi_initiator.h"
 
 #define SYSFS "/sys"
@@ -28,6 +29,8 @@
 #define MAX_SEGMENTS 1024u
 #define SECTOR_BYTES 512u
 #define PROBE_TRIES 5
+#define HEALTH_TRIES 2
+#define HEALTH_TIMEOUT_MS 10000u
 
 /* Host status, as the kernel's mid-layer gives it. */
 enum {
@@ -240,25 +243,13 @@ static void close_dev(struct nvefs_dev *dev)
 	free(sl);
 }
 
-static const struct nvefs_backend_ops ops = {
-    .name = "SCSI",
-    .close = close_dev,
-    .describe = describe,
-    .queue_init = queue_init,
-    .queue_done = queue_done,
-    .submit = submit,
-    .poll = poll_done,
-    .prepare_wait = prepare_wait,
-};
-
-/* At open: waits, and takes what the unit has to say first (UNIT ATTENTION) out of the way. */
-static int send_at_open(void *arg, sg_io_hdr_t *hdr)
+/* Waits. What the unit has to say first (UNIT ATTENTION) is taken out of the way. */
+static int send_patiently(const struct scsi_linux *sl, sg_io_hdr_t *hdr, int tries)
 {
-	const struct scsi_linux *sl = arg;
 	const sg_io_hdr_t fresh = *hdr;
 	int err = 0;
 
-	for (int i = 0; i < PROBE_TRIES; i++) {
+	for (int i = 0; i < tries; i++) {
 		*hdr = fresh;
 		err = sg_io(sl->fd, hdr);
 		if (err || retry_for(hdr, hdr->sbp) == NVEFS_RETRY_NEVER)
@@ -267,6 +258,37 @@ static int send_at_open(void *arg, sg_io_hdr_t *hdr)
 	}
 	return err;
 }
+
+static int send_at_open(void *arg, sg_io_hdr_t *hdr)
+{
+	return send_patiently(arg, hdr, PROBE_TRIES);
+}
+
+static int send_for_health(void *arg, sg_io_hdr_t *hdr)
+{
+	hdr->timeout = HEALTH_TIMEOUT_MS;
+	return send_patiently(arg, hdr, HEALTH_TRIES);
+}
+
+/* Any thread: SG_IO on one descriptor from several is the kernel's to sort out. */
+static int health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct nvefs_error *err)
+{
+	struct scsi_linux *sl = scsi_from(dev);
+
+	return nvefs_scsi_health(send_for_health, sl, dev->identity.target, dev->limits.lba_bytes, ret, err);
+}
+
+static const struct nvefs_backend_ops ops = {
+    .name = "SCSI",
+    .close = close_dev,
+    .describe = describe,
+    .health = health,
+    .queue_init = queue_init,
+    .queue_done = queue_done,
+    .submit = submit,
+    .poll = poll_done,
+    .prepare_wait = prepare_wait,
+};
 
 /*
  * BLKSECTGET tells bytes on a sg node and sectors on a block node. The pages of a transfer

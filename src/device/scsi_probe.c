@@ -31,37 +31,12 @@ struct probe {
 	bool verify_data; /* VERIFY(16) compares */
 };
 
-/* Send a command that reads up to c->count bytes into p->in. A refusal by the unit is its errno. */
+/* Up to c->count bytes into p->in. */
 static int ask(struct probe *p, struct nvefs_cdb *c)
 {
-	uint8_t cdb[NVEFS_CDB_MAX], sense[NVEFS_SENSE_MAX];
-	sg_io_hdr_t hdr = {.interface_id = 'S',
-			   .dxfer_direction = SG_DXFER_FROM_DEV,
-			   .mx_sb_len = sizeof(sense),
-			   .dxfer_len = c->count,
-			   .dxferp = p->in,
-			   .cmdp = cdb,
-			   .sbp = sense,
-			   .timeout = NVEFS_SCSI_TIMEOUT_MS};
-	struct nvefs_sense s;
-	bool has_sense;
-	int err;
-
-	err = nvefs_cdb_build(c, cdb);
-	if (err < 0)
-		return err;
-	hdr.cmd_len = (unsigned char)err;
+	p->len = 0;
 	memset(p->in, 0, sizeof(p->in));
-	err = p->send(p->arg, &hdr);
-	if (!err && hdr.host_status)
-		err = -EIO;
-	if (err)
-		return err;
-	has_sense = hdr.sb_len_wr > 0 && !nvefs_sense_parse(sense, hdr.sb_len_wr, &s);
-	err = nvefs_sense_errno(hdr.status, has_sense ? &s : NULL);
-	p->len =
-	    hdr.resid >= 0 && (uint32_t)hdr.resid <= c->count ? c->count - (uint32_t)hdr.resid : 0;
-	return err;
+	return nvefs_scsi_ask(p->send, p->arg, c, p->in, &p->len);
 }
 
 static int fail(struct probe *p, int code, const char *what)

@@ -149,6 +149,7 @@ static void warn_of_health(struct nvefs_daemon *d)
 	struct nvefs_drive_health h;
 	struct nvefs_error err = {""};
 	const char *warning;
+	char wear[128];
 	int e = nvefs_dev_health(d->dev, &h, &err);
 
 	if (e == -ENOTSUP)
@@ -157,9 +158,9 @@ static void warn_of_health(struct nvefs_daemon *d)
 		nvefs_log(NVEFS_LOG_WARN, "%s", err.text);
 		return;
 	}
+	nvefs_drive_wear_text(&h, wear, sizeof(wear));
 	while ((warning = nvefs_drive_warning(&h.critical_warning)))
-		nvefs_log(NVEFS_LOG_WARN, "%s: the drive warns: %s (spare %u %%, threshold %u %%, used %u %%)",
-			  d->source, warning, h.spare_percent, h.spare_threshold_percent, h.used_percent);
+		nvefs_log(NVEFS_LOG_WARN, "%s: the drive warns: %s (%s)", d->source, warning, wear);
 }
 
 static int open_target(struct nvefs_daemon *d, struct nvefs_error *err)

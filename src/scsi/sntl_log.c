@@ -3,16 +3,9 @@
 #include <string.h>
 #include <nvefs/endian.h>
 #include "nvme/features.h"
+#include "scsi/log.h"
 #include "scsi/sntl_private.h"
 
-enum {
-	LOG_SUPPORTED = 0x00,
-	LOG_TEMPERATURE = 0x0d,
-	LOG_SOLID_STATE = 0x11,
-	LOG_EXCEPTIONS = 0x2f,
-};
-#define PC_CUMULATIVE 1u
-#define NO_TEMPERATURE 0xff
 #define ZERO_CELSIUS 273u /* in kelvin, as the NVMe log rounds it */
 
 /* SMART critical warnings (NVMe base 2.0, 5.16.1.3). */
@@ -21,11 +14,11 @@ enum {
 static uint8_t celsius(uint16_t kelvin)
 {
 	if (!kelvin)
-		return NO_TEMPERATURE;
+		return NVEFS_LOG_NO_TEMPERATURE;
 	if (kelvin < ZERO_CELSIUS)
 		return 0;
-	return kelvin - ZERO_CELSIUS < NO_TEMPERATURE ? (uint8_t)(kelvin - ZERO_CELSIUS)
-						       : NO_TEMPERATURE - 1;
+	kelvin -= ZERO_CELSIUS;
+	return kelvin < NVEFS_LOG_NO_TEMPERATURE ? (uint8_t)kelvin : NVEFS_LOG_NO_TEMPERATURE - 1;
 }
 
 /* One parameter in binary format; returns where the next begins. */
@@ -42,7 +35,7 @@ static uint32_t parameter_put(uint8_t *buf, uint32_t pos, uint16_t code, const u
 static uint32_t temperature(const struct sntl_ctx *x, uint8_t *buf)
 {
 	const struct nvefs_nvme_health *h = x->lu->health;
-	const uint8_t now[2] = {0, h ? celsius(h->temperature_kelvin) : NO_TEMPERATURE};
+	const uint8_t now[2] = {0, h ? celsius(h->temperature_kelvin) : NVEFS_LOG_NO_TEMPERATURE};
 	const uint8_t reference[2] = {0, celsius(x->lu->ctrl->warning_kelvin)};
 
 	return parameter_put(buf, parameter_put(buf, 4, 0, now, 2), 1, reference, 2);
@@ -59,13 +52,13 @@ static uint32_t solid_state(const struct sntl_ctx *x, uint8_t *buf)
 static uint32_t exceptions(const struct sntl_ctx *x, uint8_t *buf)
 {
 	const struct nvefs_nvme_health *h = x->lu->health;
-	uint8_t value[4] = {0, 0, h ? celsius(h->temperature_kelvin) : NO_TEMPERATURE,
+	uint8_t value[4] = {0, 0, h ? celsius(h->temperature_kelvin) : NVEFS_LOG_NO_TEMPERATURE,
 			    celsius(x->lu->ctrl->warning_kelvin)};
 
 	if (h && h->critical_warning & (uint8_t)~WARNING_TEMPERATURE) {
-		value[0] = 0x5d;
+		value[0] = NVEFS_LOG_ASC_FAILURE;
 	} else if (h && h->critical_warning) {
-		value[0] = 0x0b;
+		value[0] = NVEFS_LOG_ASC_WARNING;
 		value[1] = 0x01;
 	}
 	return parameter_put(buf, 4, 0, value, sizeof(value));
@@ -73,7 +66,8 @@ static uint32_t exceptions(const struct sntl_ctx *x, uint8_t *buf)
 
 static uint32_t supported(uint8_t *buf)
 {
-	static const uint8_t pages[] = {LOG_SUPPORTED, LOG_TEMPERATURE, LOG_SOLID_STATE, LOG_EXCEPTIONS};
+	static const uint8_t pages[] = {NVEFS_LOG_SUPPORTED, NVEFS_LOG_TEMPERATURE, NVEFS_LOG_SOLID_STATE,
+					NVEFS_LOG_EXCEPTIONS};
 
 	memcpy(buf + 4, pages, sizeof(pages));
 	return 4 + sizeof(pages);
@@ -84,21 +78,21 @@ void sntl_log_sense(struct sntl_ctx *x)
 	uint8_t buf[32] = {0};
 	uint32_t len;
 
-	if (x->cdb.pc != PC_CUMULATIVE)
+	if (x->cdb.pc != NVEFS_LOG_PC_CUMULATIVE)
 		return sntl_illegal_cdb(x, 2, 7);
 	if (x->cdb.subpage)
 		return sntl_illegal_cdb(x, 3, -1);
 	switch (x->cdb.page) {
-	case LOG_SUPPORTED:
+	case NVEFS_LOG_SUPPORTED:
 		len = supported(buf);
 		break;
-	case LOG_TEMPERATURE:
+	case NVEFS_LOG_TEMPERATURE:
 		len = temperature(x, buf);
 		break;
-	case LOG_SOLID_STATE:
+	case NVEFS_LOG_SOLID_STATE:
 		len = solid_state(x, buf);
 		break;
-	case LOG_EXCEPTIONS:
+	case NVEFS_LOG_EXCEPTIONS:
 		len = exceptions(x, buf);
 		break;
 	default:

@@ -11,12 +11,13 @@
 
 #include "nvme/admin.h"
 #include "nvme/status.h"
+#include "scsi/log.h"
 #include "scsi/sntl.h"
 #include "target.h"
 
 const char fuzz_name[] = "scsi";
 
-enum { COMMAND, SENSE, INQUIRY, SUPPORTED, SERIAL, IDENTIFICATION, LIMITS, PROVISIONING, CAPACITY, MODE, KINDS };
+enum { COMMAND, SENSE, INQUIRY, SUPPORTED, SERIAL, IDENTIFICATION, LIMITS, PROVISIONING, CAPACITY, MODE, LOG_LIST, LOG_PAGE, KINDS };
 
 #define LU_512 1u
 #define LU_NO_CACHE 2u
@@ -168,6 +169,18 @@ static int command_one(const uint8_t *data, size_t size)
 	return good;
 }
 
+/* A page that is refused has said nothing; what it says is within its bounds. */
+static int log_page_one(const uint8_t *buf, size_t len)
+{
+	struct nvefs_scsi_health h = {0}, before = h;
+	int err = nvefs_log_page_parse(len ? buf[0] & 0x3f : 0, buf, len, &h);
+
+	PROMISE(!err || !memcmp(&h, &before, sizeof(h)));
+	PROMISE(h.has_temperature ? h.temperature_celsius != NVEFS_LOG_NO_TEMPERATURE : !h.temperature_celsius);
+	PROMISE(h.has_errors || !h.uncorrected_errors);
+	return !err;
+}
+
 static int reader_one(uint8_t kind, const uint8_t *buf, size_t len)
 {
 	struct nvefs_scsi_provisioning provisioning;
@@ -208,6 +221,10 @@ static int reader_one(uint8_t kind, const uint8_t *buf, size_t len)
 		return !nvefs_vpd_provisioning_parse(buf, len, &provisioning);
 	case CAPACITY:
 		return !nvefs_scsi_capacity16_parse(buf, len, &cap) + !nvefs_scsi_capacity10_parse(buf, len, &cap) > 0;
+	case LOG_LIST:
+		return nvefs_log_supported_has(buf, len, NVEFS_LOG_EXCEPTIONS);
+	case LOG_PAGE:
+		return log_page_one(buf, len);
 	default:
 		return !nvefs_scsi_mode_parse(buf, len, true, &mode) + !nvefs_scsi_mode_parse(buf, len, false, &mode) > 0;
 	}
@@ -241,8 +258,17 @@ static uint32_t page_seed(uint8_t kind, uint8_t *buf)
 	const struct nvefs_scsi_capacity cap = {.nlbas = 1000, .lba_bytes = 4096, .lbpme = true};
 	const struct nvefs_scsi_mode mode = {.has_caching = true, .write_cache = true, .nlbas = 1000, .lba_bytes = 512};
 	const struct nvefs_scsi_mode_ask ask = {.ten = true, .page = NVEFS_MODE_CACHING};
+	static const uint8_t log_list[] = {0, 0, 0, 4, 0x00, 0x03, 0x0d, 0x2f};
+	/* Of errors in reading, since its counters may have any width. */
+	static const uint8_t log_page[] = {0x03, 0, 0, 14, 0, 5, 3, 2, 1, 0, 0, 6, 3, 4, 0, 0, 0, 7};
 
 	switch (kind) {
+	case LOG_LIST:
+		memcpy(buf, log_list, sizeof(log_list));
+		return sizeof(log_list);
+	case LOG_PAGE:
+		memcpy(buf, log_page, sizeof(log_page));
+		return sizeof(log_page);
 	case SENSE:
 		return nvefs_sense_build(&sense, false, buf);
 	case INQUIRY:

@@ -438,7 +438,7 @@ START_TEST(health_warns)
 	struct nvefs_queue *q = device_queue(dev);
 	uint8_t *buf = nvefs_buf_new_zeroed(4096);
 	struct nvefs_drive_health h;
-	uint8_t left;
+	uint16_t left;
 
 	health_of(dev, &h);
 	ck_assert_uint_eq(h.critical_warning, NVEFS_WARN_SPARE | NVEFS_WARN_READ_ONLY);
@@ -447,8 +447,8 @@ START_TEST(health_warns)
 	ck_assert(strstr(nvefs_drive_warning(&left), "spare"));
 	ck_assert(strstr(nvefs_drive_warning(&left), "read-only"));
 	ck_assert_ptr_null(nvefs_drive_warning(&left));
-	left = 0xff;
-	for (int i = 0; i < 7; i++)
+	left = 0x1ff;
+	for (int i = 0; i < 8; i++)
 		ck_assert_ptr_nonnull(nvefs_drive_warning(&left));
 	ck_assert_ptr_null(nvefs_drive_warning(&left));
 	strcpy(told, "\n");
