@@ -355,6 +355,12 @@ static void print_fact(void *arg, const struct nvefs_fact *f)
 	printf("  %-24s %s\n", label, text);
 }
 
+static void print_reported(void *arg, const struct nvefs_fact *f)
+{
+	if (nvefs_drive_fact_reported(f))
+		print_fact(arg, f);
+}
+
 /* What the drive says of itself, for -n. */
 static void report_drive(const struct mkfs_options *o, struct nvefs_dev *dev, const struct nvefs_drive_health *h)
 {
@@ -364,11 +370,11 @@ static void report_drive(const struct mkfs_options *o, struct nvefs_dev *dev, co
 		return;
 	if (drive->scsi.there) {
 		puts("SCSI");
-		nvefs_drive_scsi_facts(drive, print_fact, NULL);
+		nvefs_drive_scsi_facts(drive, print_reported, NULL);
 	}
 	if (drive->nvme.there) {
 		puts("NVMe");
-		nvefs_drive_nvme_facts(drive, print_fact, NULL);
+		nvefs_drive_nvme_facts(drive, print_reported, NULL);
 	}
 	if (h) {
 		puts("health");

@@ -7,6 +7,7 @@
 
 #include "base/fact.h"
 #include "ctl/nvefsctl.h"
+#include "device/drive.h"
 
 static struct json_object *at(struct json_object *o, const char *key)
 {
@@ -153,7 +154,7 @@ static void join_words(struct json_object *array, char *buf, size_t len)
 				       json_object_get_string(json_object_array_get_idx(array, i)));
 }
 
-static void show_fact(const char *key, struct json_object *value)
+static void show_fact(const char *key, struct json_object *value, bool zeros)
 {
 	char label[64], text[1100], list[1024];
 	struct nvefs_fact f = {.key = key};
@@ -177,18 +178,21 @@ static void show_fact(const char *key, struct json_object *value)
 		f.text = json_object_get_string(value);
 		break;
 	}
+	if (!zeros && !nvefs_drive_fact_reported(&f))
+		return;
 	nvefs_fact_label(&f, label, sizeof(label));
 	nvefs_fact_text(&f, text, sizeof(text));
 	line_text(label, text);
 }
 
-static void show_facts(const char *name, struct json_object *facts)
+/* `zeros`: those that may mean "not reported" as well. */
+static void show_facts(const char *name, struct json_object *facts, bool zeros)
 {
 	if (!facts)
 		return;
 	heading(name);
 	json_object_object_foreach(facts, key, value)
-		show_fact(key, value);
+		show_fact(key, value, zeros);
 }
 
 void nvefs_show_info(struct json_object *info)
@@ -220,9 +224,9 @@ void nvefs_show_info(struct json_object *info)
 		       json_object_get_boolean(at(info, "shared")) ?
 			       "can reach the device, and would not be noticed (no multiple mount protection)" :
 			       "would not be noticed (no multiple mount protection)");
-	show_facts("SCSI", at(at(info, "drive"), "scsi"));
-	show_facts("NVMe", at(at(info, "drive"), "nvme"));
-	show_facts("health", at(info, "health"));
+	show_facts("SCSI", at(at(info, "drive"), "scsi"), false);
+	show_facts("NVMe", at(at(info, "drive"), "nvme"), false);
+	show_facts("health", at(info, "health"), true);
 	if (at(info, "health_error"))
 		line_text("health", text(info, "health_error"));
 }

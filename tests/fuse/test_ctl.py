@@ -95,8 +95,15 @@ class Ctl(Case):
             self.assertGreaterEqual(health["media_written_bytes"], 8 << 20)
             self.assertEqual((health["critical_warning"], health["spare_percent"]), ([], 100))
             for line in ("mdts                     262144 B (256 KiB)", "spare threshold          10 %",
-                         "transfer limited by      MDTS"):
+                         "transfer limited by      MDTS", "media errors             0"):
                 self.assertIn(line, text)
+            # A file has no kernel in between, and this drive no boundaries: in the JSON they are 0.
+            self.assertEqual((nvme["kernel_transfer_bytes"], nvme["nabsn_bytes"], nvme["uuid"]), (0, 0, ""))
+            of_drive = text.split("\nhealth\n")[0]
+            for name in ("kernel transfer", "nabsn", "uuid"):
+                self.assertNotIn("\n  " + name, of_drive)
+            self.assertIn("\n  npwg", of_drive)
+            self.assertEqual([line for line in of_drive.splitlines() if line.endswith(" 0 B") and "used" not in line], [])
 
     def test_many_ask_the_drive(self):
         """None waits for another for long, and each has an answer."""
