@@ -32,13 +32,14 @@ import guest  # noqa: E402
 from guest import Disk, Machine, Nvme  # noqa: E402
 
 RAW = os.path.join(os.environ["NVEFS_BUILD"], "tests/bench/raw_queue")
+NODES = os.path.join(os.environ["NVEFS_BUILD"], "tests/bench/scsi_nodes")
 NVME_NG, NVME_BLOCK, SCSI_SG, SCSI_SD = "/dev/test/ng0-1", "/dev/test/nvme0-1", "/dev/test/sg0", "/dev/test/sd0"
 SHORT, LONG = 1000, 9000  # commands
 
 
-def raw(target, route):
-    """The device layer by itself, at depth 32."""
-    return lambda op, n: [RAW, "-r", route, "-o", op, "-d", "32", "-n", str(n), target]
+def raw(target, route, depth=32):
+    """The device layer by itself."""
+    return lambda op, n: [RAW, "-r", route, "-o", op, "-d", str(depth), "-n", str(n), target]
 
 
 def fio(target, engine, *args):
@@ -70,12 +71,34 @@ VARIANTS = {
     "fio: huge pages": command_set("--iomem=mmaphuge"),
     "fio: fixed buffers, huge pages": command_set("--fixedbufs", "--iomem=mmaphuge"),
 }
+
+
+def scsi(target, *args, elements=32768):
+    """The kernel's interface alone. sg takes its memory in pieces of `elements` bytes, whatever a command needs."""
+    parameters = "/sys/module/sg/parameters"
+    run = (f"echo {elements} >{parameters}/scatter_elem_sz; echo {int('-D' in args)} >{parameters}/allow_dio; "
+           f'"$@"; e=$?; echo 32768 >{parameters}/scatter_elem_sz; echo 0 >{parameters}/allow_dio; exit $e')
+    return lambda op, n: ["/bin/sh", "-c", run, "sh", NODES, "-o", op, "-n", str(n), "-p", "16384", *args, target]
+
+
+# What could be done to SCSI: the two nodes by SG_IO, and what sg alone can.
+SCSI = {
+    **{f"SCSI alone: {name}, {depth} threads": scsi(*how, "-d", str(depth)) for depth in (4, 8) for name, how in {
+        "sd, SG_IO": (SCSI_SD,), "sg, SG_IO": (SCSI_SG,), "sg, SG_IO, direct": (SCSI_SG, "-D"),
+        "sg, SG_IO, a descriptor each": (SCSI_SG, "-f")}.items()},
+    "SCSI alone: sg, SG_IO, 4 threads, pieces of 4 KiB": scsi(SCSI_SG, "-d", "4", elements=4096),
+    "SCSI alone: sg, write and read, 8 at a time": scsi(SCSI_SG, "-a", "-d", "8"),
+    "SCSI alone: sg, write and read, 8 at a time, direct": scsi(SCSI_SG, "-a", "-d", "8", "-D"),
+    "SCSI alone: sg, write and read, 8, pieces of 4 KiB": scsi(SCSI_SG, "-a", "-d", "8", elements=4096),
+    "SCSI disk: sg, SG_IO, 8 at a time": raw(SCSI_SG, "scsi", 8),
+    "SCSI disk: sd, SG_IO, 8 at a time": raw(SCSI_SD, "scsi", 8),
+}
 # How much work polling is depends on how long the drive takes, which counting clocks do not tell.
 POLLED = {
     "fio: polled": command_set("--hipri"),
     "fio: polled, fixed buffers, registered file": command_set("--hipri", "--fixedbufs", "--registerfiles"),
 }
-WAYS_OF = {"rates": {**WAYS, **PLAIN, **POLLED}, "counts": {**WAYS, **PLAIN, **VARIANTS}}
+WAYS_OF = {"rates": {**WAYS, **SCSI, **PLAIN, **POLLED}, "counts": {**WAYS, **SCSI, **PLAIN, **VARIANTS}}
 
 
 def done_in(said):
@@ -135,7 +158,7 @@ def in_guest():
     with open("/proc/sys/vm/nr_hugepages", "w", encoding="utf-8") as f:
         f.write("16")
     kind, rounds, path = os.environ["NVEFS_BENCH_KIND"], int(os.environ["NVEFS_BENCH_ROUNDS"]), os.environ["NVEFS_BENCH_OUT"]
-    ways = WAYS_OF[kind]
+    ways = {name: make for name, make in WAYS_OF[kind].items() if os.environ["NVEFS_BENCH_ONLY"] in name}
     for make in ways.values():  # programs and what they use come from the host at their first start
         one_run(make("write", 100))
     with open(path, "a", encoding="utf-8") as out:
@@ -162,13 +185,15 @@ def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--kinds", default="rates,counts", help="which boots (default: %(default)s)")
+    p.add_argument("--only", default="", help="ways with this in their name")
     p.add_argument("--json", help="file for the JSON lines; - for standard output")
     args = p.parse_args()
     if not set(args.kinds.split(",")) <= set(WAYS_OF):
         p.error(f"--kinds: {args.kinds}: is not of {', '.join(WAYS_OF)}")
     guest.skip_without()
     with tempfile.TemporaryDirectory(prefix="nvefs-guest-bench-") as work:
-        os.environ.update({"NVEFS_BENCH_ROUNDS": str(args.rounds), "NVEFS_BENCH_OUT": os.path.join(work, "out")})
+        os.environ.update({"NVEFS_BENCH_ROUNDS": str(args.rounds), "NVEFS_BENCH_OUT": os.path.join(work, "out"),
+                           "NVEFS_BENCH_ONLY": args.only})
         for kind in args.kinds.split(","):
             os.environ["NVEFS_BENCH_KIND"] = kind
             counts = kind == "counts"
@@ -188,7 +213,7 @@ def main():
                                    ("counts", "program_ns", "instructions per command in the program"),
                                    ("counts", "machine_ns", "instructions per command in the whole machine")):
             if kind in args.kinds.split(","):
-                table(records, kind, list(WAYS_OF[kind]), column, unit)
+                table(records, kind, [n for n in WAYS_OF[kind] if args.only in n], column, unit)
 
 
 if __name__ == "__main__":

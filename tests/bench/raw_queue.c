@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include <nvefs/device.h>
+#include <nvefs/drive.h>
 
 #include "base/buf.h"
 #include "base/thread.h"
@@ -22,7 +23,7 @@ struct setup {
 	double seconds;
 	uint64_t ncommands; /* of each thread; 0: as many as fit into the time */
 	uint8_t op;
-	bool random;
+	bool random, watch;
 };
 
 struct lane {
@@ -172,6 +173,13 @@ static int run_lanes(const struct setup *s, struct nvefs_dev *dev, struct lane *
 	return err;
 }
 
+#define WATCH_NS 10000000000u /* as the daemon has it */
+static void told_slow(void *arg, const struct nvefs_slow *slow)
+{
+	(void)arg;
+	fprintf(stderr, "raw_queue: a command at %llu waits\n", (unsigned long long)slow->pblk);
+}
+
 static int run(const struct setup *s, enum nvefs_route route)
 {
 	const struct nvefs_dev_open_opts opts = {.route = route};
@@ -184,6 +192,8 @@ static int run(const struct setup *s, enum nvefs_route route)
 		fprintf(stderr, "raw_queue: %s\n", error.text);
 		return err;
 	}
+	if (s->watch)
+		nvefs_dev_watch(dev, WATCH_NS, told_slow, NULL);
 	err = run_lanes(s, dev, lanes);
 	if (err)
 		fprintf(stderr, "raw_queue: %s: %s\n", s->target, strerror(-err));
@@ -195,9 +205,9 @@ static int run(const struct setup *s, enum nvefs_route route)
 
 static const char usage[] =
     "usage: raw_queue [-r native|scsi|both] [-o read|write|both] [-d DEPTH] [-b BLOCKS]\n"
-    "                 [-t THREADS] [-s SECONDS] [-n COMMANDS] [-S] TARGET\n"
+    "                 [-t THREADS] [-s SECONDS] [-n COMMANDS] [-S] [-w] TARGET\n"
     "Commands of BLOCKS times 4096 bytes at random places, or with -S in sequence; with -n so many by\n"
-    "each thread, however long they take.\n"
+    "each thread, however long they take. -w: slow commands are watched for, as the daemon does.\n"
     "Writing destroys what the target holds.\n";
 
 /* Both routes and both operations unless told otherwise; writes come first, so that reads find
@@ -226,7 +236,7 @@ int main(int argc, char **argv)
 	const char *routes = "both", *ops = "read";
 	int c;
 
-	while ((c = getopt(argc, argv, "r:o:d:b:t:s:n:S")) != -1) {
+	while ((c = getopt(argc, argv, "r:o:d:b:t:s:n:Sw")) != -1) {
 		if (c == 'r')
 			routes = optarg;
 		else if (c == 'o')
@@ -243,6 +253,8 @@ int main(int argc, char **argv)
 			s.ncommands = strtoull(optarg, NULL, 10);
 		else if (c == 'S')
 			s.random = false;
+		else if (c == 'w')
+			s.watch = true;
 		else
 			break;
 	}
