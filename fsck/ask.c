@@ -2,8 +2,11 @@
 #include "ask.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "report.h"
 
@@ -39,22 +42,51 @@ static int remember(struct nvefs_answers *a, uint64_t key, enum nvefs_mender men
 	return yes;
 }
 
+/*
+ * The next line: its length without its end, its first byte. -1 at the end of input, at a failure and after an
+ * interrupt. Byte by byte, so that no answer waits in a buffer of ours; a line of any length is one line.
+ */
+static ssize_t read_line(char *ret_first)
+{
+	ssize_t len = 0, n;
+	char c;
+
+	for (;;) {
+		n = read(STDIN_FILENO, &c, 1);
+		if (n == 1 && c == '\n')
+			return len;
+		if (n == 1) {
+			if (!len++)
+				*ret_first = c;
+			continue;
+		}
+		if (!n || (errno != EINTR && errno != EAGAIN) || nvefs_report_is_cancelled())
+			return -1;
+		/* Somebody who shares the terminal made it one that does not wait. */
+		if (errno == EAGAIN)
+			poll(&(struct pollfd){.fd = STDIN_FILENO, .events = POLLIN}, 1, -1);
+	}
+}
+
 /* 'y', 'n', 'a' or 'q', which the end of input is, too; 0: interrupted. */
 static char read_answer(enum nvefs_mender mender)
 {
-	char line[64];
+	char first = 0;
+	ssize_t len;
 
-	for (;;) {
+	do {
 		printf("  %s%s? [y]es, [n]o, [a]ll, [q]uit asking: ", nvefs_mender_text(mender),
 		       one_by_one(mender) ? "" : " (all of these)");
 		fflush(stdout);
-		if (!fgets(line, sizeof(line), stdin)) {
-			putchar('\n');
-			return nvefs_report_is_cancelled() ? 0 : 'q';
-		}
-		if (line[0] && line[1] == '\n' && (line[0] == 'y' || line[0] == 'n' || line[0] == 'a' || line[0] == 'q'))
-			return line[0];
-	}
+		len = read_line(&first);
+	} while (len >= 0 && (len != 1 || !memchr("ynaq", first, 4)));
+	if (nvefs_report_is_cancelled())
+		first = 0;
+	else if (len < 0)
+		first = 'q';
+	if (len < 0)
+		putchar('\n');
+	return first;
 }
 
 static int ask(struct nvefs_answers *a, const char *target, const struct nvefs_problem *p, enum nvefs_mender mender)

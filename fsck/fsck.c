@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* fsck.nvefs: check and mend a file system that is not mounted. */
 #include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -46,10 +47,39 @@ static const char usage[] =
 	"\n"
 	"TARGET, with its options after commas:\n";
 
+static int ended_input = -1; /* a pipe that nobody writes to */
+
+/*
+ * A read from the terminal that waits comes back with EINTR. One that is about to wait would not, whatever was looked at
+ * before, so that standard input ends here as well. Blocking the signals but in a ppoll(2) would not do: a ^C
+ * takes the line away that the poll saw, and the read then waits with the signals blocked.
+ */
 static void on_signal(int sig)
 {
+	int saved = errno;
+
 	(void)sig;
 	nvefs_report_cancel();
+	if (ended_input >= 0)
+		dup2(ended_input, STDIN_FILENO);
+	errno = saved;
+}
+
+/* 0 or -errno. `ask`: answers are going to be read from standard input. */
+static int catch_signals(bool ask)
+{
+	struct sigaction sa = {.sa_handler = on_signal};
+	int fds[2];
+
+	if (ask && pipe2(fds, O_CLOEXEC))
+		return -errno;
+	if (ask) {
+		close(fds[1]);
+		ended_input = fds[0];
+	}
+	sigaction(SIGINT, &sa, NULL);
+	sigaction(SIGTERM, &sa, NULL);
+	return 0;
 }
 
 static int usage_error(const char *text)
@@ -172,13 +202,15 @@ int main(int argc, char **argv)
 	struct nvefs_dev_open_opts open_opts = {0};
 	struct nvefs_dev *dev = NULL;
 	struct nvefs_error err = {""};
-	struct sigaction sa = {.sa_handler = on_signal};
-	int status = parse_options(argc, argv, &o);
+	int status = parse_options(argc, argv, &o), code;
 
 	if (status)
 		return status;
-	sigaction(SIGINT, &sa, NULL);
-	sigaction(SIGTERM, &sa, NULL);
+	code = catch_signals(o.ask);
+	if (code) {
+		fprintf(stderr, "fsck.nvefs: %s: cannot prepare for signals: %s\n", o.report.target, strerror(-code));
+		return EXIT_OPERATION;
+	}
 	nvefs_report_init(&o.report);
 	open_opts.flags = o.no_change ? NVEFS_OPEN_RDONLY : 0;
 	if (nvefs_dev_open(o.report.target, &open_opts, &dev, &err)) {

@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import struct
@@ -25,12 +26,14 @@ DUMP = os.path.join(BUILD, "src/ctl/dump.nvefs")
 BENCH = os.path.join(BUILD, "src/bench/nvefs-bench")
 META_COPIES = os.path.join(BUILD, "tests/bench/meta_copies")
 POKE = os.path.join(BUILD, "tests/fuse/poke")
+LATE_READ = os.path.join(BUILD, "tests/tools/liblate-read.so")
+LONG = 120  # seconds: who takes longer than that hangs
 UUID = "0b5f3c1e-7a55-4b43-9f4e-5d2a1c3b4a59"
 MIB = 1 << 20
 
 
 def run(*args):
-    return subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([str(a) for a in args], capture_output=True, text=True, timeout=LONG, check=False)
 
 
 def digest(path):
@@ -356,15 +359,18 @@ class Tools(unittest.TestCase):
                 "header": tuple(h["pblk"] for h in heads if h["seq"] == newest),
                 "node": (node["node"], node["twin"])}
 
-    def ask(self, *answers, options=()):
+    def ask(self, *answers, options=(), env=None):
         """fsck.nvefs on a terminal: exit code, what it wrote; each question gets the next answer (None: an interrupt)."""
         main, other = pty.openpty()
         left = list(answers)
         with subprocess.Popen([FSCK, *options, self.img], stdin=other, stdout=other, stderr=other,
-                              start_new_session=True) as p:
+                              start_new_session=True, env=dict(os.environ, **(env or {}))) as p:
             os.close(other)
             text = b""
             while True:
+                if not select.select([main], [], [], LONG)[0]:
+                    p.kill()
+                    self.fail(f"fsck.nvefs neither went on nor ended within {LONG} s, {left} not asked for: {text.decode()}")
                 try:
                     got = os.read(main, 4096)
                 except OSError:
@@ -379,7 +385,11 @@ class Tools(unittest.TestCase):
                     else:
                         os.write(main, answer.encode())
                         text += b"<"
-            code = p.wait(60)
+            try:
+                code = p.wait(LONG)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                self.fail(f"fsck.nvefs closed the terminal and did not end within {LONG} s: {text.decode()}")
         os.close(main)
         self.assertEqual(left, [], f"not asked as often as that: {text.decode()}")
         return code, text.decode().replace("\r", "")
@@ -418,6 +428,30 @@ class Tools(unittest.TestCase):
         code, text = self.ask("a\n")
         self.assertEqual((code, text.count("asking: ")), (1, 1), text)
         self.assertEqual(run(FSCK, "-n", self.img).returncode, 0)
+
+    def test_fsck_interrupt_before_the_read(self):
+        """An interrupt that comes when the question is there and its answer not yet waited for."""
+        self.hurt()
+        before = digest(self.img)
+        env = {"LD_PRELOAD": LATE_READ,
+               "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":verify_asan_link_order=0"}
+        for answers in ([None], ["y\n", None]):
+            code, text = self.ask(*answers, env=env)
+            self.assertEqual((code, text.count("asking: ")), (32, len(answers)), text)
+            self.assertEqual(digest(self.img), before)
+
+    def test_fsck_lines_that_are_no_answers(self):
+        """Of any length, with an answer at the end of 63 bytes, or of nothing."""
+        self.hurt()
+        lines = ["x" * 63 + "y\n", "y" * 500 + "\n", "\n", "\x00\n", "yy\n"]
+        before = digest(self.img)
+        code, text = self.ask(*lines, "n\n", "n\n")
+        self.assertEqual((code, text.count("asking: ")), (4, len(lines) + 2), text)
+        self.assertEqual(digest(self.img), before)
+        # The end of input behind the beginning of a line, which is no answer either.
+        code, text = self.ask("y\x04\x04")
+        self.assertEqual((code, text.count("asking: ")), (4, 1), text)
+        self.assertEqual(digest(self.img), before)
 
     def test_fsck_asks_nothing(self):
         self.hurt()
@@ -479,7 +513,7 @@ class Tools(unittest.TestCase):
 
     def test_fsck_progress_descriptor(self):
         self.make(size="100G")
-        r = subprocess.run([FSCK, "-C2", self.img], capture_output=True, text=True, timeout=60, check=False)
+        r = subprocess.run([FSCK, "-C2", self.img], capture_output=True, text=True, timeout=LONG, check=False)
         self.assertEqual(r.returncode, 0)
         for line in r.stderr.splitlines():
             self.assertRegex(line, r"^\d+ \d+ \d+ " + self.img + "$")
