@@ -54,16 +54,17 @@ int nvefs_nop_run(struct nvefs_fs *fs, struct nvefs_queue *q, uint32_t nkeys, ui
 		  nvefs_nop_fn *fn, void *arg)
 {
 	struct nvefs_nop op = {.fs = fs, .q = q, .nkeys = nkeys};
-	bool drained = false, again;
+	bool drained = false, behind, again;
 	int err;
 
 	do {
 		again = false;
+		behind = nvefs_bg_behind(fs); /* before the attempt: it may come back meanwhile */
 		err = nop_attempt(&op, txn_flags, fn, arg);
 		if (err == -EAGAIN)
 			again = nop_satisfy(&op, &err);
 		nop_drop(&op);
-		if (err == -ENOSPC && !drained && nvefs_bg_behind(fs)) {
+		if (err == -ENOSPC && !drained && behind) {
 			/* What has been deleted has not come back yet. */
 			nvefs_orphan_drain(fs, q);
 			drained = again = !nvefs_commit_reclaim(fs->st);

@@ -172,11 +172,14 @@ int nvefs_alloc_data(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs
 		     uint32_t want, uint64_t *ret_pblk, uint32_t *ret_got, bool *ret_more)
 {
 	struct nvefs_alloc *a = st->alloc;
+	/* Looked at before the room: what is on its way from one to the other is then seen in one of them. */
+	bool more = nvefs_alloc_more(st);
 	uint32_t n = nvefs_room_get(a, want), got = 0;
 	int err = -ENOSPC;
 
-	if (!n && nvefs_alloc_more(st)) {
+	if (!n && more) {
 		nvefs_quarantine_collect(st, q, true);
+		more = nvefs_alloc_more(st);
 		n = nvefs_room_get(a, want);
 	}
 	while (n) {
@@ -190,7 +193,7 @@ int nvefs_alloc_data(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs
 	nvefs_room_put(a, n - got);
 	if (err) {
 		if (ret_more)
-			*ret_more = nvefs_alloc_more(st);
+			*ret_more = more;
 		return err;
 	}
 	__atomic_fetch_add(&a->held, got, __ATOMIC_RELAXED);

@@ -41,7 +41,7 @@ int nvefs_txn_begin(struct nvefs_store *st, struct nvefs_queue *q, uint32_t cred
 		    struct nvefs_txn *ret_txn)
 {
 	struct nvefs_miss miss;
-	bool reclaimed = false;
+	bool reclaimed = false, more;
 	uint64_t txn;
 	int err;
 
@@ -50,6 +50,7 @@ int nvefs_txn_begin(struct nvefs_store *st, struct nvefs_queue *q, uint32_t cred
 		if (!__atomic_load_n(&st->commit.started, __ATOMIC_ACQUIRE) || nvefs_store_error(st))
 			return -EROFS;
 		nvefs_store_wrlock(st);
+		more = nvefs_alloc_more(st); /* before the room is looked at: it may come back meanwhile */
 		if (has_room(st, credits)) {
 			err = flags & NVEFS_TXN_NOALLOC ?
 				      0 :
@@ -66,7 +67,7 @@ int nvefs_txn_begin(struct nvefs_store *st, struct nvefs_queue *q, uint32_t cred
 			err = make_room(st, txn);
 		} else if (err == -EAGAIN) {
 			err = nvefs_store_load(st, q, &miss);
-		} else if (err == -ENOSPC && !reclaimed && nvefs_alloc_more(st)) {
+		} else if (err == -ENOSPC && !reclaimed && more) {
 			reclaimed = true;
 			err = nvefs_commit_reclaim(st);
 		}
