@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "base/hash.h"
-#include "fs/request.h"
+#include "fs/pledge.h"
 #include "fs/window.h"
 
 #define SPACE_TRIES 4u

@@ -8,11 +8,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "fs/pledge.h"
 #include "fs/window.h"
 #include "fs/write.h"
 #include "store/mutation.h"
-
-#define SPACE_TRIES 4u
 
 static void place_again(struct nvefs_op *op);
 static void write_done(struct nvefs_op *op);
@@ -153,8 +152,7 @@ void nvefs_write_place(struct nvefs_op *op)
 
 	if (!err)
 		err = place_new(op, &more);
-	if (err == -ENOSPC && op->space_tries < SPACE_TRIES && (more || !op->space_tries)) {
-		op->space_tries++;
+	if (err == -ENOSPC && nvefs_op_space_try(op, more)) {
 		nvefs_orphan_drain(op->w->fs, op->w->q);
 		nvefs_op_commit(op, 0, true, place_again);
 		return;

@@ -77,8 +77,8 @@ static struct nvefs_fs *fs_new(struct nvefs_dev *dev, const struct nvefs_mount_o
 	nvefs_inode_table_init(fs);
 	nvefs_mutex_init(&fs->dirty_lock);
 	nvefs_list_init(&fs->dirty_inodes);
-	nvefs_mutex_init(&fs->pledge_lock);
-	nvefs_list_init(&fs->pledge_waiters);
+	nvefs_mutex_init(&fs->space_lock);
+	nvefs_list_init(&fs->space_waiters);
 	nvefs_mutex_init(&fs->workers_lock);
 	nvefs_mutex_init(&fs->bg_lock);
 	nvefs_cond_init(&fs->bg_cond);
@@ -99,7 +99,7 @@ static void fs_free(struct nvefs_fs *fs, bool clean)
 	nvefs_cond_done(&fs->bg_cond);
 	nvefs_mutex_done(&fs->bg_lock);
 	nvefs_mutex_done(&fs->workers_lock);
-	nvefs_mutex_done(&fs->pledge_lock);
+	nvefs_mutex_done(&fs->space_lock);
 	nvefs_mutex_done(&fs->dirty_lock);
 	free(fs->workers);
 	free(fs);

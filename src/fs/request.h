@@ -48,8 +48,8 @@ struct nvefs_op {
 	struct nvefs_op_io *ios;
 	uint32_t pledged; /* metadata blocks pledged and not handed to a window */
 	bool pledging;	  /* counted in fs->pledge_holders */
-	uint8_t space_tries;
-	uint16_t space_waits; /* for others' pledges */
+	bool turn;	  /* nobody else has a pledge: see pledge.h */
+	uint8_t space_tries, spoilt_turns;
 	uint32_t reader; /* token while `reading` */
 	bool reading;
 
@@ -134,18 +134,6 @@ bool nvefs_data_dedup(struct nvefs_inode *in);
 
 /* Dirty maps are above their bound: the caller should wait for a folding commit. */
 bool nvefs_fold_pressure(struct nvefs_fs *fs);
-/*
- * Metadata pledge for windows about to become dirty. -ENOSPC: there is none to be had, and the operation holds
- * what it held before. Unpledge gives back what no window took.
- */
-int nvefs_op_pledge(struct nvefs_op *op, uint32_t windows);
-void nvefs_op_unpledge(struct nvefs_op *op);
-/*
- * Space is short. True when other requests have pledges, which they do not keep: op gives back its own, and
- * `step` runs when one of them has done so. Nobody who waits has a pledge, so they do not wait for each other;
- * the number of times is bounded.
- */
-bool nvefs_op_pledge_wait(struct nvefs_op *op, nvefs_step_fn *step);
 
 /*
  * Single blocks, waiting in place (edges of truncate, punch and copy). The

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/request.h"
+#include "fs/pledge.h"
 #include "fs/window.h"
 
 #define POOL_OPS 128u
@@ -461,78 +461,4 @@ void nvefs_op_commit(struct nvefs_op *op, uint64_t txn, bool fold, nvefs_step_fn
 	op->commit.err = 0;
 	op->commit.done = commit_done;
 	nvefs_commit_request(op->w->fs->st, &op->commit);
-}
-
-/* ---- Pledges ---- */
-
-#define SPACE_WAITS 256u
-
-/*
- * Counted before it is tried, so that whoever fails meanwhile sees a holder that may give something back. The
- * two counters are changed and read in one order by both sides (holders, then waiting; waiting, then
- * holders): either the one who lets go sees the one who waits, or that one sees that nobody is left.
- */
-static void pledge_holder_gone(struct nvefs_fs *fs)
-{
-	struct nvefs_list *p;
-
-	fs->pledge_holders--;
-	if (!fs->pledge_waiting)
-		return;
-	nvefs_mutex_lock(&fs->pledge_lock);
-	while ((p = nvefs_list_pop(&fs->pledge_waiters))) {
-		fs->pledge_waiting--;
-		nvefs_op_post(nvefs_container_of(p, struct nvefs_op, link));
-	}
-	nvefs_mutex_unlock(&fs->pledge_lock);
-}
-
-int nvefs_op_pledge(struct nvefs_op *op, uint32_t windows)
-{
-	struct nvefs_fs *fs = op->w->fs;
-	bool first = !op->pledging;
-	int err;
-
-	if (first)
-		fs->pledge_holders++;
-	err = nvefs_alloc_pledge(fs->st, windows * NVEFS_WINDOW_PLEDGE);
-	if (!err) {
-		op->pledging = true;
-		op->pledged += windows * NVEFS_WINDOW_PLEDGE;
-	} else if (first) {
-		pledge_holder_gone(fs);
-	}
-	return err;
-}
-
-void nvefs_op_unpledge(struct nvefs_op *op)
-{
-	if (!op->pledging)
-		return;
-	if (op->pledged)
-		nvefs_alloc_unpledge(op->w->fs->st, op->pledged);
-	op->pledged = 0;
-	op->pledging = false;
-	pledge_holder_gone(op->w->fs);
-}
-
-bool nvefs_op_pledge_wait(struct nvefs_op *op, nvefs_step_fn *step)
-{
-	struct nvefs_fs *fs = op->w->fs;
-
-	if (op->space_waits == SPACE_WAITS || fs->pledge_holders <= op->pledging)
-		return false;
-	op->space_waits++;
-	op->step = step;
-	nvefs_op_unpledge(op);
-	nvefs_mutex_lock(&fs->pledge_lock);
-	fs->pledge_waiting++;
-	nvefs_list_push(&fs->pledge_waiters, &op->link);
-	if (!fs->pledge_holders) { /* the last one went just now */
-		fs->pledge_waiting--;
-		nvefs_list_del(&op->link);
-		nvefs_op_ready(op, step);
-	}
-	nvefs_mutex_unlock(&fs->pledge_lock);
-	return true;
 }

@@ -19,9 +19,8 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "fs/pledge.h"
 #include "fs/window.h"
-
-#define PLEDGE_TRIES 2u
 
 static void write_lock(struct nvefs_op *op);
 static void write_start(struct nvefs_op *op);
@@ -176,20 +175,20 @@ static void write_chunk(struct nvefs_op *op)
 	uint32_t windows;
 	int err;
 
+	if (nvefs_op_space_queue(op, write_chunk))
+		return;
 	op->lblk = op->pos / NVEFS_BLOCK_SIZE;
 	op->nblks = last - op->lblk > NVEFS_CHUNK_BLKS ? NVEFS_CHUNK_BLKS : (uint32_t)(last - op->lblk);
 	memset(op->how, NVEFS_HOW_NONE, op->nblks);
 	memset(op->map, 0, op->nblks * sizeof(op->map[0]));
 	windows = (uint32_t)((op->lblk + op->nblks - 1) / NVEFS_WINDOW_BLKS - op->lblk / NVEFS_WINDOW_BLKS) + 1;
 	err = nvefs_op_pledge(op, windows);
-	if (err == -ENOSPC && op->space_tries < PLEDGE_TRIES) {
+	if (err == -ENOSPC && nvefs_op_space_try(op, false)) {
 		/* Pledges of maps that are dirty now come back when those are folded. */
-		op->space_tries++;
 		nvefs_op_commit(op, 0, true, write_chunk_again);
 		return;
 	}
-	op->space_tries = 0;
-	if (err == -ENOSPC && nvefs_op_pledge_wait(op, write_chunk))
+	if (err == -ENOSPC && nvefs_op_space_wait(op, write_chunk))
 		return;
 	op->step = write_staged;
 	if (!err)
@@ -290,9 +289,8 @@ static void write_staged(struct nvefs_op *op)
 
 bool nvefs_write_wait(struct nvefs_op *op)
 {
-	if (!nvefs_op_pledge_wait(op, write_chunk))
+	if (!nvefs_op_space_wait(op, write_chunk))
 		return false;
-	op->space_tries = 0;
 	drop_staging(op);
 	return true;
 }
@@ -306,7 +304,7 @@ void nvefs_write_next(struct nvefs_op *op, int err)
 		op->pos = chunk_end(op);
 	drop_staging(op);
 	nvefs_op_unpledge(op);
-	op->space_waits = 0;
+	nvefs_op_space_done(op, err);
 	done = op->pos - op->start;
 	if (!err && op->pos < op->end) {
 		nvefs_op_ready(op, write_chunk);
