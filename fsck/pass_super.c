@@ -28,25 +28,10 @@ static void read_slot(struct nvefs_check_ctx *c, void *buf, struct slot *s)
 		s->err = nvefs_super_decode(buf, s->pblk, &s->sb, &s->why);
 }
 
-/* All but the label, which changes, and what counts its changes. */
-static bool same_facts(const struct nvefs_super *a, const struct nvefs_super *b)
-{
-	return !memcmp(a->uuid, b->uuid, sizeof(a->uuid)) && a->nblks == b->nblks &&
-	       a->group_blks == b->group_blks && a->ngroups == b->ngroups &&
-	       a->journal_pblk == b->journal_pblk && a->journal_blks == b->journal_blks &&
-	       a->root_pblk == b->root_pblk && a->hash_seed == b->hash_seed &&
-	       a->feature_compat == b->feature_compat && a->feature_ro_compat == b->feature_ro_compat &&
-	       a->feature_incompat == b->feature_incompat && a->flags == b->flags &&
-	       a->created.tv_sec == b->created.tv_sec && a->created.tv_nsec == b->created.tv_nsec &&
-	       a->iu_blks == b->iu_blks && a->lba_bytes == b->lba_bytes &&
-	       a->mmp_interval_ms == b->mmp_interval_ms &&
-	       !memcmp(a->nguid, b->nguid, sizeof(a->nguid)) && !memcmp(a->eui64, b->eui64, sizeof(a->eui64)) &&
-	       !strcmp(a->serial, b->serial) && !memcmp(a->creator, b->creator, sizeof(a->creator));
-}
-
+/* Settings change, but not without being counted. */
 static bool contradict(const struct nvefs_super *a, const struct nvefs_super *b)
 {
-	return !same_facts(a, b) || (a->seq == b->seq && strcmp(a->label, b->label) != 0);
+	return !nvefs_super_same_facts(a, b) || (a->seq == b->seq && !nvefs_super_same_settings(a, b));
 }
 
 /*
@@ -177,7 +162,7 @@ int nvefs_pass_super(struct nvefs_check_ctx *c)
 	if (err || c->stop)
 		return err;
 	nvefs_check_mmp(c);
-	memcpy(c->res->uuid, c->sb.uuid, sizeof(c->res->uuid));
+	memcpy(c->res->uuid, nvefs_super_public_uuid(&c->sb), sizeof(c->res->uuid));
 	memcpy(c->res->label, c->sb.label, sizeof(c->res->label));
 	c->res->nblks = c->sb.nblks;
 	p.expected = c->sb.nblks;

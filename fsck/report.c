@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <uuid/uuid.h>
 
 #include "base/thread.h"
 
@@ -266,9 +267,7 @@ void nvefs_report_done(struct nvefs_report *r, const struct nvefs_check_result *
 		return;
 	}
 	doc = json_object_new_object();
-	for (int i = 0, at = 0; i < 16; i++)
-		at += snprintf(uuid + at, sizeof(uuid) - (size_t)at, "%s%02x",
-			       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", res->uuid[i]);
+	uuid_unparse(res->uuid, uuid);
 	put_text(doc, "target", r->target);
 	put_text(doc, "uuid", uuid);
 	put_text(doc, "label", res->label);

@@ -15,19 +15,17 @@
 #include "device/drive.h"
 #include "device/uri.h"
 #include "format/layout.h"
+#include "fs/settings.h"
 #include "probe.h"
 #include "store/mmp.h"
 
-#define MIN_INTERVAL_NS 100000000ull /* below that an ordinary hiccup of a host would matter */
 #define WIPE_BLKS 256u /* 1 MiB at each end: where other formats keep what identifies them */
 
 struct mkfs_options {
 	struct nvefs_mkfs_opts fs;
-	uuid_t uuid;
+	struct nvefs_settings_args settings;
 	uint64_t size_bytes; /* 0: as the target is */
-	uint32_t mmp_interval_ms; /* 0: the default */
-	bool mmp, mmp_force;
-	bool force, dry_run, quiet;
+	bool mmp_force, force, dry_run, quiet;
 	const char *target;
 };
 
@@ -36,7 +34,7 @@ static const char usage[] =
 	"Make an empty nvefs file system on TARGET.\n"
 	"\n"
 	"  -L LABEL         label, at most 63 bytes\n"
-	"  -U UUID          identity of the file system; random otherwise\n"
+	"  -U UUID|random   identity of the file system; random otherwise\n"
 	"  -s SIZE          make the regular file TARGET, or size it; k, M, G, T are powers of 1024\n"
 	"  -J size=SIZE     journal of this size, 2M to 64M; by default a 64th of the target, 8M at least\n"
 	"  --dedup=on|off   deduplication as later mounts have it by default; off otherwise\n"
@@ -59,15 +57,6 @@ static void complain(const struct nvefs_error *err)
 	fprintf(stderr, "mkfs.nvefs: %s\n", err->text);
 }
 
-static int parse_label(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
-{
-	if (strlen(arg) > NVEFS_LABEL_MAX)
-		return nvefs_error_set(err, -EINVAL, "-L: the label has %zu bytes: use at most %d",
-				       strlen(arg), NVEFS_LABEL_MAX);
-	o->fs.label = arg;
-	return 0;
-}
-
 /* As mke2fs(8) has it, with the one key that makes sense here. */
 static int parse_journal(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
 {
@@ -82,62 +71,20 @@ static int parse_journal(struct mkfs_options *o, const char *arg, struct nvefs_e
 	return 0;
 }
 
-/* A list, as mke2fs(8) has it; ^ is without. */
-static int parse_features(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
-{
-	while (*arg) {
-		size_t len = strcspn(arg, ",");
-
-		if (len == 3 && !strncmp(arg, "mmp", 3))
-			o->mmp = true;
-		else if (len == 4 && !strncmp(arg, "^mmp", 4))
-			o->mmp = false;
-		else
-			return nvefs_error_set(err, -EINVAL, "-O: '%.*s' is no feature: there is mmp", (int)len, arg);
-		arg += len + (arg[len] != 0);
-	}
-	return 0;
-}
-
-/* A number alone is seconds, as mke2fs(8) has it. */
-static int parse_extended(struct mkfs_options *o, const char *arg, struct nvefs_error *err)
-{
-	static const char key[] = "mmp_update_interval=";
-	uint32_t seconds;
-	uint64_t ns;
-
-	if (strncmp(arg, key, sizeof(key) - 1) != 0)
-		return nvefs_error_set(err, -EINVAL, "-E: '%s': write it as mmp_update_interval=2s", arg);
-	arg += sizeof(key) - 1;
-	if (nvefs_value_count(arg, 1, 60, &seconds))
-		ns = seconds * 1000000000ull;
-	else if (!nvefs_value_duration(arg, &ns) || ns < MIN_INTERVAL_NS || ns > NVEFS_MMP_MAX_MS * 1000000ull ||
-		 ns % 1000000)
-		return nvefs_error_set(err, -EINVAL, "-E: mmp_update_interval=%s: use 100ms to 60s", arg);
-	o->mmp_interval_ms = (uint32_t)(ns / 1000000);
-	return 0;
-}
-
 static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nvefs_error *err)
 {
 	switch (opt) {
 	case 'L':
-		return parse_label(o, arg, err);
 	case 'U':
-		if (uuid_parse(arg, o->uuid))
-			return nvefs_error_set(err, -EINVAL, "-U: '%s' is not a UUID: see uuidgen(1)", arg);
-		o->fs.uuid = o->uuid;
-		return 0;
+	case 'O':
+	case 'E':
+		return nvefs_settings_parse(&o->settings, opt, arg, err);
 	case 's':
 		if (!nvefs_value_size(arg, &o->size_bytes) || !o->size_bytes)
 			return nvefs_error_set(err, -EINVAL, "-s: '%s' is not a size: write it as 4G", arg);
 		return 0;
 	case 'J':
 		return parse_journal(o, arg, err);
-	case 'O':
-		return parse_features(o, arg, err);
-	case 'E':
-		return parse_extended(o, arg, err);
 	case 'M':
 		o->mmp_force = !strcmp(arg, "force");
 		return o->mmp_force ? 0 : nvefs_error_set(err, -EINVAL, "--mmp: '%s': use force, or leave it out", arg);
@@ -161,6 +108,20 @@ static int parse_one(struct mkfs_options *o, int opt, const char *arg, struct nv
 		return 0;
 	}
 	return nvefs_error_set(err, -EINVAL, "see mkfs.nvefs --help");
+}
+
+static int apply_settings(struct mkfs_options *o, struct nvefs_error *err)
+{
+	const struct nvefs_settings_args *s = &o->settings;
+
+	if (s->mmp_interval_ms && s->mmp != NVEFS_ON)
+		return nvefs_error_set(err, -EINVAL, "-E: mmp_update_interval is for -O mmp: give that as well");
+	if (s->mmp == NVEFS_ON)
+		o->fs.mmp_interval_ms = s->mmp_interval_ms ? s->mmp_interval_ms : NVEFS_MMP_DEFAULT_MS;
+	if (s->have_uuid)
+		o->fs.uuid = s->uuid;
+	o->fs.label = s->label;
+	return 0;
 }
 
 static int parse_options(int argc, char **argv, struct mkfs_options *o, struct nvefs_error *err)
@@ -197,11 +158,7 @@ static int parse_options(int argc, char **argv, struct mkfs_options *o, struct n
 		return nvefs_error_set(err, -EINVAL, "%s: see mkfs.nvefs --help",
 				       optind == argc ? "no target is named" : "more than one target is named");
 	o->target = argv[optind];
-	if (o->mmp_interval_ms && !o->mmp)
-		return nvefs_error_set(err, -EINVAL, "-E: mmp_update_interval is for -O mmp: give that as well");
-	if (o->mmp)
-		o->fs.mmp_interval_ms = o->mmp_interval_ms ? o->mmp_interval_ms : NVEFS_MMP_DEFAULT_MS;
-	return 0;
+	return apply_settings(o, err);
 }
 
 /* Whether a file system fits into so many blocks, before any of them is changed. */
@@ -333,12 +290,12 @@ static void report(const struct mkfs_options *o, const struct nvefs_dev *dev, co
 	if (o->quiet)
 		return;
 	if (o->fs.uuid)
-		uuid_unparse(o->uuid, uuid);
+		uuid_unparse(o->fs.uuid, uuid);
 	printf("mkfs.nvefs: %s: %s an nvefs, disk version %u, UUID %s%s%s, dedup %s, metadata %s%s\n", o->target,
 	       verb,
 	       NVEFS_DISK_VERSION, uuid, o->fs.label ? ", label " : "", o->fs.label ? o->fs.label : "",
 	       o->fs.dedup ? "on" : "off", o->fs.metadata_single ? "single" : "dup",
-	       o->mmp ? ", multiple mount protection" : "");
+	       o->fs.mmp_interval_ms ? ", multiple mount protection" : "");
 	if (!dev)
 		return;
 	nvefs_dev_describe(dev, text, sizeof(text));
@@ -421,8 +378,8 @@ static int make(struct mkfs_options *o, const struct nvefs_uri *uri, bool had_co
 	ask_health(o, dev, &health);
 	/* Chosen here and not by the library, so that it can be told. */
 	if (!o->fs.uuid)
-		uuid_generate_random(o->uuid);
-	o->fs.uuid = o->uuid;
+		uuid_generate_random(o->settings.uuid);
+	o->fs.uuid = o->settings.uuid;
 	ret = check_layout(o, nvefs_dev_limits(dev)->nblks, err);
 	if (!ret && had_content)
 		ret = wipe(dev, err);

@@ -61,7 +61,8 @@ static_assert(sizeof(struct nvefs_disk_header) == 64, "header");
 #define NVEFS_LABEL_MAX 63
 
 #define NVEFS_COMPAT_KNOWN 0ull
-#define NVEFS_ROCOMPAT_KNOWN 0ull
+#define NVEFS_ROCOMPAT_UUID 1ull /* the UUID was changed: public_uuid */
+#define NVEFS_ROCOMPAT_KNOWN NVEFS_ROCOMPAT_UUID
 #define NVEFS_INCOMPAT_MMP 1ull /* multiple mount protection: blocks 8 and 12 */
 #define NVEFS_INCOMPAT_KNOWN NVEFS_INCOMPAT_MMP
 
@@ -92,11 +93,13 @@ struct nvefs_disk_super {
 	uint8_t label[64];   /* NUL-terminated UTF-8 */
 	uint8_t creator[32]; /* "mkfs.nvefs 0.1.0", NUL-terminated */
 	le32 mmp_interval_ms; /* with NVEFS_INCOMPAT_MMP, else 0 */
-	uint8_t reserved[3772];
+	uint8_t public_uuid[16]; /* with NVEFS_ROCOMPAT_UUID, else 0; headers keep the UUID of mkfs */
+	uint8_t reserved[3756];
 };
 static_assert(offsetof(struct nvefs_disk_super, nblks) == 104, "super");
 static_assert(offsetof(struct nvefs_disk_super, label) == 224, "super");
 static_assert(offsetof(struct nvefs_disk_super, mmp_interval_ms) == 320, "super");
+static_assert(offsetof(struct nvefs_disk_super, public_uuid) == 324, "super");
 static_assert(sizeof(struct nvefs_disk_super) == 4096, "super");
 
 /* ---- Claim and beat: multiple mount protection, see SPEC.md section 9. Outside of the journal, one copy ---- */

@@ -22,7 +22,8 @@ static struct json_object *super_record(const struct nvefs_super *sb)
 {
 	struct json_object *o = json_object_new_object();
 
-	nvefs_dump_uuid(o, "uuid", sb->uuid);
+	nvefs_dump_uuid(o, "uuid", nvefs_super_public_uuid(sb));
+	nvefs_dump_uuid(o, "mkfs_uuid", sb->uuid);
 	nvefs_dump_str(o, "label", sb->label);
 	nvefs_dump_num(o, "disk_version", sb->disk_version);
 	nvefs_dump_hex(o, "feature_compat", sb->feature_compat);

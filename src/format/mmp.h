@@ -21,6 +21,12 @@ static inline uint64_t nvefs_mmp_pblk(uint16_t type)
 {
 	return type == NVEFS_BT_CLAIM ? NVEFS_CLAIM_PBLK : NVEFS_BEAT_PBLK;
 }
+/* What both say before anybody had it. */
+static inline struct nvefs_mmp_rec nvefs_mmp_unused(const struct nvefs_super *sb, uint64_t time_s)
+{
+	return (struct nvefs_mmp_rec){
+		.state = NVEFS_MMP_FREE, .interval_ms = sb->mmp_interval_ms, .time_s = time_s};
+}
 /* The whole block of this type, NVEFS_BT_CLAIM or NVEFS_BT_BEAT; not sealed. */
 void nvefs_mmp_encode(const struct nvefs_mmp_rec *rec, const struct nvefs_super *sb, uint16_t type,
 		      void *ret_block);

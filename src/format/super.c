@@ -6,6 +6,8 @@
 #include "format/block.h"
 #include "format/layout.h"
 
+static const uint8_t no_uuid[NVEFS_UUID_BYTES];
+
 uint64_t nvefs_super_slot_pblk(uint64_t nblks, unsigned int slot)
 {
 	return slot < NVEFS_SUPER_SLOTS - 1 ? slot : nblks - 1;
@@ -42,6 +44,8 @@ void nvefs_super_encode(const struct nvefs_super *sb, uint64_t pblk, void *ret_b
 	memcpy(d->creator, sb->creator, strnlen(sb->creator, sizeof(d->creator) - 1));
 	if (nvefs_super_mmp(sb))
 		d->mmp_interval_ms = le32_make(sb->mmp_interval_ms);
+	if (sb->feature_ro_compat & NVEFS_ROCOMPAT_UUID)
+		memcpy(d->public_uuid, sb->public_uuid, sizeof(d->public_uuid));
 }
 
 static void super_copy(const struct nvefs_disk_super *d, struct nvefs_super *sb)
@@ -72,6 +76,40 @@ static void super_copy(const struct nvefs_disk_super *d, struct nvefs_super *sb)
 	memcpy(sb->creator, d->creator, sizeof(sb->creator) - 1);
 	if (nvefs_super_mmp(sb))
 		sb->mmp_interval_ms = le32_get(d->mmp_interval_ms);
+	if (sb->feature_ro_compat & NVEFS_ROCOMPAT_UUID)
+		memcpy(sb->public_uuid, d->public_uuid, sizeof(sb->public_uuid));
+}
+
+/* What settings have of the feature masks: the rest are facts. */
+static uint64_t fixed_incompat(const struct nvefs_super *sb)
+{
+	return sb->feature_incompat & ~NVEFS_INCOMPAT_MMP;
+}
+
+static uint64_t fixed_ro_compat(const struct nvefs_super *sb)
+{
+	return sb->feature_ro_compat & ~NVEFS_ROCOMPAT_UUID;
+}
+
+bool nvefs_super_same_facts(const struct nvefs_super *a, const struct nvefs_super *b)
+{
+	return !memcmp(a->uuid, b->uuid, sizeof(a->uuid)) && a->nblks == b->nblks &&
+	       a->group_blks == b->group_blks && a->ngroups == b->ngroups &&
+	       a->journal_pblk == b->journal_pblk && a->journal_blks == b->journal_blks &&
+	       a->root_pblk == b->root_pblk && a->hash_seed == b->hash_seed &&
+	       a->feature_compat == b->feature_compat && fixed_ro_compat(a) == fixed_ro_compat(b) &&
+	       fixed_incompat(a) == fixed_incompat(b) && a->flags == b->flags &&
+	       a->created.tv_sec == b->created.tv_sec && a->created.tv_nsec == b->created.tv_nsec &&
+	       a->iu_blks == b->iu_blks && a->lba_bytes == b->lba_bytes &&
+	       !memcmp(a->nguid, b->nguid, sizeof(a->nguid)) && !memcmp(a->eui64, b->eui64, sizeof(a->eui64)) &&
+	       !strcmp(a->serial, b->serial) && !memcmp(a->creator, b->creator, sizeof(a->creator));
+}
+
+bool nvefs_super_same_settings(const struct nvefs_super *a, const struct nvefs_super *b)
+{
+	return !strcmp(a->label, b->label) && a->feature_incompat == b->feature_incompat &&
+	       a->mmp_interval_ms == b->mmp_interval_ms && a->feature_ro_compat == b->feature_ro_compat &&
+	       !memcmp(a->public_uuid, b->public_uuid, sizeof(a->public_uuid));
 }
 
 /* NULL when the values fit each other, else what does not. */
@@ -96,6 +134,8 @@ static const char *super_fault(const struct nvefs_super *sb, uint64_t pblk)
 	if (nvefs_super_mmp(sb) &&
 	    (sb->mmp_interval_ms < NVEFS_MMP_MIN_MS || sb->mmp_interval_ms > NVEFS_MMP_MAX_MS))
 		return "superblock: impossible interval of the heartbeat";
+	if (sb->feature_ro_compat & NVEFS_ROCOMPAT_UUID && !memcmp(sb->public_uuid, no_uuid, sizeof(no_uuid)))
+		return "superblock: impossible UUID";
 	if (pblk > 1 && pblk != sb->nblks - 1)
 		return "superblock: not at one of its slots";
 	return NULL;

@@ -14,7 +14,7 @@
 #include <time.h>
 
 struct nvefs_super {
-	uint8_t uuid[16];
+	uint8_t uuid[16]; /* from mkfs: in the header of each metadata block */
 	uint32_t disk_version;
 	uint64_t feature_compat, feature_ro_compat, feature_incompat;
 	uint64_t seq;
@@ -32,6 +32,7 @@ struct nvefs_super {
 	char label[NVEFS_LABEL_MAX + 1];
 	char creator[32];
 	uint32_t mmp_interval_ms; /* 0: without multiple mount protection */
+	uint8_t public_uuid[16];  /* all zeros: it was never changed */
 };
 
 /* Address of slot 0 to NVEFS_SUPER_SLOTS - 1. */
@@ -59,6 +60,17 @@ static inline bool nvefs_super_mmp(const struct nvefs_super *sb)
 {
 	return (sb->feature_incompat & NVEFS_INCOMPAT_MMP) != 0;
 }
+/* The UUID that people and other programs know the file system by. */
+static inline const uint8_t *nvefs_super_public_uuid(const struct nvefs_super *sb)
+{
+	return sb->feature_ro_compat & NVEFS_ROCOMPAT_UUID ? sb->public_uuid : sb->uuid;
+}
+/*
+ * Two superblocks of one file system at most differ in settings, which change one after the other, and in
+ * seq, which counts that: everything else is as mkfs made it.
+ */
+bool nvefs_super_same_facts(const struct nvefs_super *a, const struct nvefs_super *b);
+bool nvefs_super_same_settings(const struct nvefs_super *a, const struct nvefs_super *b);
 /* Unknown features that forbid writing. */
 static inline bool nvefs_super_must_be_ro(const struct nvefs_super *sb)
 {

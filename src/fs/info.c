@@ -29,7 +29,7 @@ int nvefs_statfs(struct nvefs_worker *w, struct nvefs_statfs *ret)
 		.inodes = s.inodes + s.avail * 16,
 		.free_inodes = s.avail * 16,
 	};
-	memcpy(ret->uuid, nvefs_store_super(fs->st)->uuid, sizeof(ret->uuid));
+	memcpy(ret->uuid, nvefs_super_public_uuid(nvefs_store_super(fs->st)), sizeof(ret->uuid));
 	return 0;
 }
 
@@ -81,7 +81,7 @@ void nvefs_info_get(struct nvefs_fs *fs, struct nvefs_info *ret)
 
 	nvefs_store_super_copy(fs->st, &sb);
 	memset(ret, 0, sizeof(*ret));
-	memcpy(ret->uuid, sb.uuid, sizeof(ret->uuid));
+	memcpy(ret->uuid, nvefs_super_public_uuid(&sb), sizeof(ret->uuid));
 	memcpy(ret->label, sb.label, sizeof(ret->label));
 	memcpy(ret->creator, sb.creator, sizeof(sb.creator));
 	ret->disk_version = sb.disk_version;
@@ -166,5 +166,5 @@ const char *nvefs_shared_warning(const struct nvefs_dev *dev, uint32_t mmp_inter
 	if (!nvefs_dev_limits(dev)->shared || mmp_interval_ms)
 		return NULL;
 	return "the device says that more than one host may reach it, and this file system would not notice another one: "
-	       "mounts by two at once destroy it; give it to one host only, or make it with mkfs.nvefs -O mmp";
+	       "mounts by two at once destroy it; give it to one host only, or protect it with tune.nvefs -O mmp";
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <uuid/uuid.h>
 
 #include "fuse/jobs.h"
 
@@ -149,7 +150,7 @@ char *nvefs_report_stats(struct nvefs_daemon *d)
 char *nvefs_report_info(struct nvefs_daemon *d)
 {
 	struct json_object *top = json_object_new_object();
-	char uuid[37], *p = uuid;
+	char uuid[37];
 	struct nvefs_stats st;
 	struct nvefs_info info;
 
@@ -157,8 +158,7 @@ char *nvefs_report_info(struct nvefs_daemon *d)
 		return NULL;
 	nvefs_info_get(d->fs, &info);
 	nvefs_stats_get(d->fs, &st);
-	for (int i = 0; i < 16; i++)
-		p += sprintf(p, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", info.uuid[i]);
+	uuid_unparse(info.uuid, uuid);
 	add_text(top, "target", d->source);
 	add_text(top, "mountpoint", d->mountpoint);
 	add_text(top, "uuid", uuid);

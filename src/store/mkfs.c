@@ -164,9 +164,7 @@ static int journal_write(struct mkfs *m)
 /* Free, and the beat of the same nonce. */
 static void mmp_write(struct mkfs *m)
 {
-	const struct nvefs_mmp_rec rec = {.state = NVEFS_MMP_FREE,
-					  .interval_ms = m->sb.mmp_interval_ms,
-					  .time_s = (uint64_t)m->params->created.tv_sec};
+	const struct nvefs_mmp_rec rec = nvefs_mmp_unused(&m->sb, (uint64_t)m->params->created.tv_sec);
 
 	if (!nvefs_super_mmp(&m->sb))
 		return;

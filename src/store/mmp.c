@@ -296,6 +296,20 @@ void nvefs_mmp_release(struct nvefs_mmp *m, bool clean)
 	nvefs_mmp_free(m);
 }
 
+int nvefs_mmp_make(struct nvefs_dev *dev, struct nvefs_queue *q, const struct nvefs_super *sb)
+{
+	const struct nvefs_mmp_rec rec = nvefs_mmp_unused(sb, (uint64_t)time(NULL));
+	uint8_t *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	int err = buf ? 0 : -ENOMEM;
+
+	for (uint16_t type = NVEFS_BT_CLAIM; type <= NVEFS_BT_BEAT && !err; type++)
+		err = nvefs_mmp_write(q, sb, &rec, type, buf);
+	nvefs_buf_free(buf);
+	if (!err && nvefs_dev_limits(dev)->volatile_cache)
+		err = nvefs_queue_flush(q);
+	return err;
+}
+
 uint64_t nvefs_mmp_late(struct nvefs_mmp *m)
 {
 	return m ? __atomic_load_n(&m->nlate, __ATOMIC_RELAXED) : 0;

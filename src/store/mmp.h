@@ -93,6 +93,12 @@ int nvefs_mmp_check(struct nvefs_mmp *m, struct nvefs_error *err);
  */
 void nvefs_mmp_release(struct nvefs_mmp *m, bool clean);
 
+/*
+ * Both blocks as mkfs makes them: free, nobody ever had it; Flush. `sb` has the feature, which the device
+ * does not say yet. 0 or -errno.
+ */
+int nvefs_mmp_make(struct nvefs_dev *dev, struct nvefs_queue *q, const struct nvefs_super *sb);
+
 /* Beats that came after the end of a lease. m NULL: 0. */
 uint64_t nvefs_mmp_late(struct nvefs_mmp *m);
 

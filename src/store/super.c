@@ -92,6 +92,25 @@ int nvefs_super_read(struct nvefs_dev *dev, struct nvefs_queue *q, struct nvefs_
 	return 0;
 }
 
+int nvefs_super_agree(struct nvefs_queue *q, const struct nvefs_super *sb)
+{
+	void *buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
+	bool agree = true;
+	const char *why;
+
+	if (!buf)
+		return -ENOMEM;
+	for (unsigned int slot = 0; slot < NVEFS_SUPER_SLOTS; slot++) {
+		uint64_t pblk = nvefs_super_slot_pblk(sb->nblks, slot);
+		struct nvefs_super other;
+
+		if (!nvefs_queue_read(q, pblk, 1, buf) && !nvefs_super_decode(buf, pblk, &other, &why))
+			agree &= nvefs_super_same_facts(sb, &other);
+	}
+	nvefs_buf_free(buf);
+	return agree ? 0 : -EUCLEAN;
+}
+
 int nvefs_super_write_slot(struct nvefs_dev *dev, struct nvefs_queue *q, const struct nvefs_super *sb,
 			   unsigned int slot)
 {

@@ -17,6 +17,8 @@ int nvefs_super_read(struct nvefs_dev *dev, struct nvefs_queue *q, struct nvefs_
  * counted, and written anew unless the store is read-only. Not under any lock. 0, or -ENOMEM.
  */
 int nvefs_super_heal(struct nvefs_store *st, struct nvefs_queue *q);
+/* Whether all sound slots are of this file system; one that is not needs fsck, which lets them vote. 0, -EUCLEAN, -ENOMEM. */
+int nvefs_super_agree(struct nvefs_queue *q, const struct nvefs_super *sb);
 /* One slot, and Flush. */
 int nvefs_super_write_slot(struct nvefs_dev *dev, struct nvefs_queue *q, const struct nvefs_super *sb,
 			   unsigned int slot);

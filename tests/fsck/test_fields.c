@@ -94,7 +94,7 @@ static const struct field fields[] = {
 	F(AT_SUPER, super, disk_version, NVEFS_P_SUPER_DAMAGED),
 	F(AT_SUPER, super, block_bytes, NVEFS_P_SUPER_DAMAGED),
 	F(AT_SUPER, super, feature_compat, NVEFS_P_SUPER_DIFFERS),
-	F(AT_SUPER, super, feature_ro_compat, NVEFS_P_SUPER_DIFFERS),
+	F(AT_SUPER, super, feature_ro_compat, NVEFS_P_SUPER_DAMAGED), /* it needs public_uuid */
 	F(AT_SUPER, super, feature_incompat, NVEFS_P_SUPER_DAMAGED),
 	F(AT_SUPER, super, seq, NVEFS_P_SUPER_OLD),
 	F(AT_SUPER, super, nblks, NVEFS_P_SUPER_DIFFERS),
@@ -116,6 +116,7 @@ static const struct field fields[] = {
 	F(AT_SUPER, super, label, NVEFS_P_SUPER_DIFFERS),
 	F(AT_SUPER, super, creator, NVEFS_P_SUPER_DIFFERS),
 	F(AT_SUPER, super, mmp_interval_ms, NOTHING), /* reserved, without the feature */
+	F(AT_SUPER, super, public_uuid, NOTHING),
 	F(AT_SUPER, super, reserved, NOTHING),
 
 	F(AT_MMP_SUPER, super, feature_incompat, NVEFS_P_SUPER_DIFFERS),

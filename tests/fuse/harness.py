@@ -18,7 +18,7 @@ SWITCH = ("off", "on")
 
 def use_build(build):
     """Take the programs from this build directory."""
-    global BUILD, NVEFS, UMOUNT, CTL, DUMP, MKFS, POKE, FSCK
+    global BUILD, NVEFS, UMOUNT, CTL, DUMP, MKFS, POKE, FSCK, TUNE
     BUILD = build
     NVEFS = os.path.join(BUILD, "src/fuse/nvefs")
     UMOUNT = os.path.join(BUILD, "src/fuse/umount.nvefs")
@@ -27,6 +27,7 @@ def use_build(build):
     MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
     POKE = os.path.join(BUILD, "tests/fuse/poke")
     FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
+    TUNE = os.path.join(BUILD, "src/ctl/tune.nvefs")
 
 
 use_build(os.environ.get("NVEFS_BUILD") or os.path.join(os.path.dirname(__file__), "..", "..", "build"))

@@ -195,7 +195,7 @@ class Future(Case):
         self.refuse("feature_incompat", 1 << 40, "feature")
 
     def test_feature_that_only_reading_survives(self):
-        self.refuse("feature_ro_compat", 1, "read-only")
+        self.refuse("feature_ro_compat", 1 << 40, "read-only")
         self.mount("ro")
         self.assertRaises(OSError, self.put, "f", b"1")
 

@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 
-from harness import CTL, DUMP, FSCK, MKFS, NVEFS, Case, main, run
+from harness import CTL, DUMP, FSCK, MKFS, NVEFS, TUNE, Case, main, run
 
 BLOCK, CLAIM, BEAT = 4096, 8, 12
 INTERVAL = 0.1
@@ -147,6 +147,43 @@ class Hosts(Case):
             run(FSCK, "-y", "--mmp=force", self.img)
             run(MKFS, "-q", "-f", "--mmp=force", self.img)
         self.assertEqual(self.mount().stderr, "")
+
+    def test_switched_on_and_off(self):
+        """By tune.nvefs on what was made without; and not behind the back of a mount, or of another host."""
+        self.mkfs("64M")
+        self.mount()
+        self.put("f", b"1" * 5000)
+        r = run(TUNE, "-O", "mmp", self.img, check=False)
+        self.assertEqual((r.returncode, r.stdout), (1, ""))
+        self.assertIn("in use", r.stderr)
+        run(CTL, "sync", self.mnt)
+        self.kill()
+        r = run(TUNE, "-O", "mmp", self.img, check=False)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("mount and unmount it once", r.stderr)
+        self.mount()
+        self.umount()
+        run(TUNE, "-O", "mmp", "-E", "mmp_update_interval=100ms", "-L", "shared", self.img)
+        self.fsck()
+        self.mount()
+        info = self.info()
+        self.assertEqual((info["heartbeat_ms"], info["label"], info["read_only"]), (100, "shared", False))
+        self.assertEqual(self.get("f"), b"1" * 5000)
+        self.kill()
+        with OtherHost(self.img):
+            for args in (("-O", "^mmp"), ("-n", "-L", "x")):
+                self.refused("--mmp=force", TUNE, *args, self.img, code=1)
+        self.mount()
+        self.umount()
+        run(TUNE, "-O", "^mmp", "-U", "random", self.img)
+        self.mount()
+        info = self.info()
+        self.assertEqual((info["heartbeat_ms"], info["read_only"]), (0, False))
+        self.umount()
+        for slot in json.loads(run(DUMP, "--json", self.img, "super").stdout):
+            self.assertEqual(slot["uuid"], info["uuid"])
+            self.assertNotEqual(slot["uuid"], slot["mkfs_uuid"])
+        self.fsck()
 
     def test_taken_away(self):
         self.make()

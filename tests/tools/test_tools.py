@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
-"""mkfs.nvefs, fsck.nvefs, dump.nvefs and nvefs-bench as programs: what they say, their exit codes, what they leave alone."""
+"""mkfs.nvefs, fsck.nvefs, dump.nvefs, tune.nvefs and nvefs-bench as programs: what they say, their exit codes, what they leave alone."""
 import fcntl
 import hashlib
 import json
@@ -23,6 +23,7 @@ BUILD = os.environ["NVEFS_BUILD"]
 MKFS = os.path.join(BUILD, "mkfs/mkfs.nvefs")
 FSCK = os.path.join(BUILD, "fsck/fsck.nvefs")
 DUMP = os.path.join(BUILD, "src/ctl/dump.nvefs")
+TUNE = os.path.join(BUILD, "src/ctl/tune.nvefs")
 BENCH = os.path.join(BUILD, "src/bench/nvefs-bench")
 META_COPIES = os.path.join(BUILD, "tests/bench/meta_copies")
 POKE = os.path.join(BUILD, "tests/fuse/poke")
@@ -76,7 +77,7 @@ class Tools(unittest.TestCase):
     # ---- all programs ----
 
     def test_help_and_version(self):
-        for program in (MKFS, FSCK, DUMP, BENCH):
+        for program in (MKFS, FSCK, DUMP, TUNE, BENCH):
             for option in ("--help", "-h"):
                 r = run(program, option)
                 self.assertEqual((r.returncode, r.stderr), (0, ""))
@@ -87,7 +88,7 @@ class Tools(unittest.TestCase):
                 self.assertRegex(r.stdout, r"^" + os.path.basename(program) + r" \d+\.\d+")
 
     def test_usage(self):
-        for program, code in ((MKFS, 1), (FSCK, 16), (DUMP, 2)):
+        for program, code in ((MKFS, 1), (FSCK, 16), (DUMP, 2), (TUNE, 2)):
             for args in ([], ["a", "b", "c", "d"], ["--no-such-option", self.img]):
                 r = run(program, *args)
                 self.assertEqual(r.returncode, code, (program, args))
@@ -98,10 +99,11 @@ class Tools(unittest.TestCase):
         self.refuse(1, [self.img, "no such file", "-s"], MKFS, self.img)
         self.refuse(8, [self.img, "no such file"], FSCK, self.img)
         self.refuse(1, [self.img, "no such file"], DUMP, self.img)
+        self.refuse(1, [self.img, "no such file"], TUNE, "-L", "x", self.img)
 
     def test_unknown_target_option(self):
         self.make()
-        for program, code in ((MKFS, 1), (FSCK, 8), (DUMP, 1)):
+        for program, code in ((MKFS, 1), (FSCK, 8), (DUMP, 1), (TUNE, 1)):
             self.refuse(code, ["wrong", "valid options"], program, *(["-f"] if program == MKFS else []),
                         self.img + ",wrong=1")
 
@@ -113,12 +115,15 @@ class Tools(unittest.TestCase):
             self.refuse(8, ["in use"], FSCK, self.img)
             self.refuse(8, ["in use"], FSCK, "-n", self.img)
             self.refuse(1, ["in use"], DUMP, self.img)
+            for args in ([], ["-n", "-L", "x"], ["-L", "x"], ["-O", "mmp"]):
+                self.refuse(1, ["in use"], TUNE, *args, self.img)
 
     def test_no_nvefs(self):
         self.file(64 * MIB)
         self.refuse(8, ["no nvefs"], FSCK, "-n", self.img)
         self.refuse(8, ["no nvefs"], FSCK, self.img)
         self.refuse(1, ["no nvefs"], DUMP, self.img, "root")
+        self.refuse(1, ["no nvefs"], TUNE, "-L", "x", self.img)
 
     def test_future(self):
         """A newer disk version, or a feature that must be understood, in all slots, with right checksums."""
@@ -127,6 +132,7 @@ class Tools(unittest.TestCase):
             self.assertEqual(run(POKE, self.img, field, value).returncode, 0)
             self.refuse(8, [self.img, "newer"], FSCK, self.img)
             self.refuse(1, [self.img], DUMP, self.img, "root")
+            self.refuse(1, [self.img], TUNE, "-L", "x", self.img)
             self.refuse(1, ["nvefs", "-f"], MKFS, self.img)
             os.unlink(self.img)
 
@@ -135,6 +141,72 @@ class Tools(unittest.TestCase):
         self.make()
         self.assertEqual(run(POKE, self.img, "feature_ro_compat", 1 << 40).returncode, 0)
         self.assertEqual(run(FSCK, "-n", self.img).returncode, 0)
+        self.refuse(1, [self.img, "feature"], TUNE, "-L", "x", self.img)
+
+    # ---- tune.nvefs ----
+
+    def tune(self, *args):
+        r = run(TUNE, "--json", *args, self.img)
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+        return json.loads(r.stdout)
+
+    def supers(self):
+        return json.loads(run(DUMP, "--json", self.img, "super").stdout)
+
+    def test_tune_says_what_it_changed(self):
+        self.make("-L", "one", "-U", UUID)
+        r = run(TUNE, self.img)
+        for word in ("settings\n", "one\n", UUID, "multiple mount protection  off\n"):
+            self.assertIn(word, r.stdout)
+        r = run(TUNE, "-L", "two", "-O", "mmp", "-E", "mmp_update_interval=100ms", self.img)
+        self.assertEqual((r.returncode, r.stderr), (0, ""))
+        for word in ("changed to", "two (before: one)", UUID + "\n", "on, a heartbeat every 100 ms (before: off)"):
+            self.assertIn(word, r.stdout)
+        self.assertIn("as wanted already", run(TUNE, "-L", "two", self.img).stdout)
+        self.assertIn("none (before: two)", run(TUNE, "-L", "", self.img).stdout)
+        self.assertEqual(run(TUNE, "-q", "-L", "three", self.img).stdout, "")
+        self.assertEqual(run(FSCK, "-f", self.img).returncode, 0)
+
+    def test_tune_json_and_dump(self):
+        self.make("-L", "one", "-U", UUID)
+        got = self.tune("-U", "random", "-O", "mmp", "-E", "mmp_update_interval=100ms")
+        self.assertRegex(got["uuid"], r"^[0-9a-f]{8}-[0-9a-f]{4}-4")
+        self.assertEqual(got, {"target": self.img, "changed": True, "dry_run": False, "label": "one", "uuid": got["uuid"],
+                               "mkfs_uuid": UUID, "multiple_mount_protection": True, "heartbeat_ms": 100})
+        self.assertEqual(len(self.supers()), 3)
+        for slot in self.supers():
+            self.assertEqual((slot["uuid"], slot["mkfs_uuid"], slot["seq"]), (got["uuid"], UUID, 2))
+            self.assertEqual((slot["feature_ro_compat"], slot["feature_incompat"]), ("0x1", "0x1"))
+        self.assertEqual(json.loads(run(FSCK, "--json", "-n", self.img).stdout)["uuid"], got["uuid"])
+        got = self.tune("-U", UUID, "-O", "^mmp")
+        self.assertEqual((got["uuid"], got["multiple_mount_protection"], got["changed"]), (UUID, False, True))
+        for slot in self.supers():
+            self.assertEqual((slot["feature_ro_compat"], slot["feature_incompat"]), ("0x0", "0x0"))
+        self.assertEqual(run(FSCK, "-f", self.img).returncode, 0)
+
+    def test_tune_dry_run_changes_nothing(self):
+        self.make("-L", "one")
+        before = digest(self.img)
+        got = self.tune("-n", "-L", "two", "-O", "mmp")
+        self.assertEqual((got["label"], got["changed"], got["dry_run"]), ("two", True, True))
+        self.assertIn("would be changed to", run(TUNE, "-n", "-L", "two", self.img).stdout)
+        self.assertIs(self.tune("-L", "one")["changed"], False)
+        self.assertEqual(digest(self.img), before)
+
+    def test_tune_bad_input(self):
+        self.make()
+        for words, *args in (
+                (["-L", "64 bytes"], "-L", "x" * 64),
+                (["-U", "not a UUID"], "-U", "1234"),
+                (["-U", "zeros"], "-U", "00000000-0000-0000-0000-000000000000"),
+                (["-O", "raid"], "-O", "mmp,raid"),
+                (["-E", "stride"], "-E", "stride=3"),
+                (["-E", "100ms"], "-O", "mmp", "-E", "mmp_update_interval=10ms"),
+                (["-E", "^mmp"], "-O", "^mmp", "-E", "mmp_update_interval=1"),
+                (["--mmp"], "--mmp=yes", "-L", "x")):
+            self.refuse(2, words, TUNE, *args, self.img)
+        self.refuse(1, [self.img, "no multiple mount protection"], TUNE, "-E", "mmp_update_interval=1", self.img)
+        self.refuse(1, ["zeros"], MKFS, "-f", "-U", "00000000-0000-0000-0000-000000000000", self.img)
 
     # ---- mkfs.nvefs ----
 
