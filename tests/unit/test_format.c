@@ -170,6 +170,16 @@ START_TEST(super_refuses)
 	nvefs_block_seal(b);
 	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), 0);
 	ck_assert_uint_eq(got.mmp_interval_ms, NVEFS_MMP_MIN_MS);
+	/* A UUID of its own, which is not all zeros. */
+	sb.feature_ro_compat = NVEFS_ROCOMPAT_UUID;
+	REFUSED((void)0);
+	sb.public_uuid[15] = 7;
+	nvefs_super_encode(&sb, 0, b);
+	nvefs_block_seal(b);
+	ck_assert_int_eq(nvefs_super_decode(b, 0, &got, &why), 0);
+	ck_assert_mem_eq(nvefs_super_public_uuid(&got), sb.public_uuid, 16);
+	ck_assert_mem_eq(got.uuid, sb.uuid, 16);
+	sb.feature_ro_compat = 0;
 	/* Without the feature the field is reserved: not written, not looked at. */
 	sb.feature_incompat = 0;
 	nvefs_super_encode(&sb, 0, b);
