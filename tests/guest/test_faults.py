@@ -9,7 +9,7 @@ import time
 
 from guest import Disk, Machine, Nvme, main, node
 from drives import DriveCase, Injected, Way, controller_node, sample
-from harness import BUILD, FSCK, run
+from harness import BUILD, FSCK, MKFS, NVEFS, run
 
 MACHINE = Machine(nvme=[Nvme(Disk("128M"), Disk("128M", lba=4096)), Nvme(Disk("128M"), subsystem=True)],
                   scsi=[Disk("128M"), Disk("128M", lba=4096)],
@@ -237,6 +237,45 @@ class Debug(FaultCase):
         self.umount()
         run("sg_reset", "--device", node(DEBUG.target))
         self.intact(DEBUG)
+
+
+class Health(FaultCase):
+    """scsi_debug has log pages; its TEST bit makes it predict a failure. QEMU's disk has none."""
+
+    def predict(self, on):
+        run("sg_wr_mode", "--page=1c", f"--contents=1c,a,{'c' if on else '8'},0,0,0,0,0,0,0,0,0", node(DEBUG.target))
+
+    def told(self):
+        info = self.info()
+        self.assertIsNone(info["health_error"])
+        return info["health"]
+
+    def test_of_a_disk(self):
+        self.make(DEBUG)
+        self.mount_way(DEBUG)
+        self.addCleanup(self.predict, False)
+        self.assertEqual(self.told(), {"critical_warning": [], "informational_exception": "none",
+                                       "temperature_celsius": 38})
+        self.predict(True)
+        self.assertEqual(self.told(), {"critical_warning": ["failing"], "informational_exception": "5Dh/FFh",
+                                       "temperature_celsius": 38})
+        self.assertIn("informational exception  5Dh/FFh", self.ctl("info"))
+        self.umount()
+        warns = "failure is predicted (ASC 5Dh, ASCQ FFh)"
+        for args in (("-n", "-f"), ("-q", "-f")):
+            self.assertIn(warns, run(MKFS, *args, DEBUG.target).stderr)
+        with subprocess.Popen([NVEFS, "-f", DEBUG.target, self.mnt], stderr=subprocess.PIPE, text=True) as p:
+            self.wait_until("the mount", self.is_mounted)
+            self.umount()
+            self.assertIn(warns, p.communicate(timeout=60)[1])
+
+    def test_of_one_that_says_nothing(self):
+        self.assertNotIn("warning", self.make(SCSI).stderr)
+        self.mount_way(SCSI)
+        info = self.info()
+        self.assertIsNone(info["health"])
+        self.assertIn("no log pages", info["health_error"])
+        self.umount()
 
 
 if __name__ == "__main__":
