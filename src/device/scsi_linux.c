@@ -48,8 +48,8 @@ struct scsi_linux {
 	struct nvefs_node node;
 	struct nvefs_scsi_unit unit;
 	bool read_only;
-	int lock_fd; /* block node, held exclusively; -1: the sg node itself is */
-	int fd;	     /* for commands */
+	int lock_fd; /* block node, held exclusively; -1: there is none, and the sg node is */
+	int fd;	     /* for commands: that one of the two */
 };
 
 struct slot {
@@ -230,7 +230,7 @@ static void describe(const struct nvefs_dev *dev, char *buf, size_t len)
 {
 	const struct scsi_linux *sl = nvefs_container_of(dev, struct scsi_linux, dev);
 
-	snprintf(buf, len, "SG_IO on /dev/%s", sl->node.by_block ? sl->node.block : sl->node.character);
+	snprintf(buf, len, "SG_IO on /dev/%s", sl->node.block[0] ? sl->node.block : sl->node.character);
 }
 
 static void close_dev(struct nvefs_dev *dev)
@@ -315,21 +315,19 @@ static uint32_t transfer_bytes(const struct scsi_linux *sl)
 	return limits.max_bytes && limits.max_bytes < max ? limits.max_bytes : (uint32_t)max;
 }
 
-/* A unit that no disk driver has is locked by its only other node. */
+/*
+ * Commands go by the block node, which is held anyway, whichever of the two was named: sg copies all that it
+ * transfers, through memory that it clears for each command but one at a time (src/README.md has figures).
+ * A unit that no disk driver has goes by its only node, and is locked by it.
+ */
 static int open_nodes(struct scsi_linux *sl, const char *target, struct nvefs_error *err)
 {
-	int mode = sl->read_only ? O_RDONLY : O_RDWR;
-
 	if (sl->node.block[0]) {
-		sl->lock_fd = nvefs_node_lock(SYSFS, &sl->node, sl->read_only, target, err);
-		if (sl->lock_fd < 0)
-			return sl->lock_fd;
-		if (sl->node.by_block) {
-			sl->fd = sl->lock_fd;
-			return 0;
-		}
+		sl->fd = sl->lock_fd = nvefs_node_lock(SYSFS, &sl->node, sl->read_only, target, err);
+		return sl->fd < 0 ? sl->fd : 0;
 	}
-	sl->fd = nvefs_node_open(SYSFS, &sl->node, false, sl->node.block[0] ? mode : mode | O_EXCL);
+	/* For reading, too: sg gives nobody the lock who cannot write. */
+	sl->fd = nvefs_node_open(SYSFS, &sl->node, false, O_RDWR | O_EXCL);
 	if (sl->fd >= 0)
 		return 0;
 	if (sl->fd == -EBUSY)

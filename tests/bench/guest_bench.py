@@ -58,8 +58,7 @@ WAYS = {
     "block layer, O_DIRECT, io_uring": fio(NVME_BLOCK, "io_uring", "--direct=1"),
     "file system, native route": fio("/mnt/native/file", "libaio", "--direct=1", "--size=32m"),
     "file system, scsi route": fio("/mnt/scsi/file", "libaio", "--direct=1", "--size=32m"),
-    "SCSI disk: sg, SG_IO": raw(SCSI_SG, "scsi"),
-    "SCSI disk: sd, SG_IO": raw(SCSI_SD, "scsi"),
+    "SCSI disk: SG_IO": raw(SCSI_SD, "scsi"),
     "SCSI disk: block layer, O_DIRECT, io_uring": fio(SCSI_SD, "io_uring", "--direct=1"),
 }
 # What could be done to the native way, by fio, which can do all of it; compared with the first.
@@ -90,8 +89,7 @@ SCSI = {
     "SCSI alone: sg, write and read, 8 at a time": scsi(SCSI_SG, "-a", "-d", "8"),
     "SCSI alone: sg, write and read, 8 at a time, direct": scsi(SCSI_SG, "-a", "-d", "8", "-D"),
     "SCSI alone: sg, write and read, 8, pieces of 4 KiB": scsi(SCSI_SG, "-a", "-d", "8", elements=4096),
-    "SCSI disk: sg, SG_IO, 8 at a time": raw(SCSI_SG, "scsi", 8),
-    "SCSI disk: sd, SG_IO, 8 at a time": raw(SCSI_SD, "scsi", 8),
+    "SCSI disk: SG_IO, 8 at a time": raw(SCSI_SD, "scsi", 8),
 }
 # How much work polling is depends on how long the drive takes, which counting clocks do not tell.
 POLLED = {

@@ -26,9 +26,9 @@ WAYS = [
     Way("block node by ioctl", BLOCK + ",passthrough=ioctl", device="nvme"),
     Way("NVMe by the scsi route", BLOCK, route="scsi", device="nvme"),
     Way("ng, LBA 4096, 8 KiB a command, one queue", SMALL, device="small"),
-    Way("sg by SG_IO", "/dev/test/sg0", device="scsi"),
-    Way("sd by SG_IO", "/dev/test/sd0", device="scsi"),
-    Way("sg, LBA 4096", "/dev/test/sg1", device="scsi4k"),
+    Way("SG_IO on sd, by the sg node's name", "/dev/test/sg0", device="scsi"),
+    Way("SG_IO on sd", "/dev/test/sd0", device="scsi"),
+    Way("SG_IO on sd, LBA 4096", "/dev/test/sg1", device="scsi4k"),
 ]
 TREE = os.path.join(TOP, "src", "nvme")
 
@@ -63,6 +63,30 @@ class Ways(DriveCase):
                     self.assertEqual(self.get("big"), self.big, other.name)
                     self.umount()
 
+    def test_without_disk_driver(self):
+        """A unit that sd does not have goes by its sg node, and is locked by it."""
+        sg = "/dev/test/sg1"
+        device = os.path.realpath(f"/sys/class/scsi_generic/{os.path.basename(node(sg))}/device")
+
+        def driver(action):
+            with open(f"/sys/bus/scsi/drivers/sd/{action}", "w", encoding="utf-8") as f:
+                f.write(os.path.basename(device))
+        driver("unbind")
+        try:
+            self.assertIn("SG_IO on " + node(sg), run(MKFS, "-n", "-f", sg).stdout)
+            self.work(Way("SG_IO on sg", sg))
+            self.mount(target=sg)
+            r = run(MKFS, "-f", sg, check=False)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn("in use", r.stderr)
+            self.umount()
+        finally:
+            driver("bind")
+        self.wait_until("sd to have it again", lambda: os.path.exists(device + "/block"))
+        self.mount("ro", target=sg)
+        self.assertEqual(self.get("big"), self.big)
+        self.umount()
+
 
 class Told(DriveCase):
     """What is used is told, before and while."""
@@ -75,7 +99,7 @@ class Told(DriveCase):
         said = run(MKFS, "-n", "-f", SMALL).stdout
         for word in ("LBA 4096", "transfer 8 KiB", "hardware queues 1,"):
             self.assertIn(word, said)
-        self.assertIn("SG_IO on /dev/sg", run(MKFS, "-n", "-f", "/dev/test/sg0").stdout)
+        self.assertIn("SG_IO on " + node("/dev/test/sd0"), run(MKFS, "-n", "-f", "/dev/test/sg0").stdout)
         self.assertIn("LBA 4096", run(MKFS, "-n", "-f", "/dev/test/sd1").stdout)
 
     def test_info(self):
