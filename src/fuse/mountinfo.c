@@ -142,8 +142,30 @@ static bool name_space(const char *pid, char ret[64])
 	return len > 0;
 }
 
-/* The other name spaces, by way of the processes that live in them. */
-static void match_elsewhere(struct query *q)
+static void process_name(const char *pid, char *ret, size_t size)
+{
+	char path[300];
+	ssize_t len = 0;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%s/comm", pid);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd >= 0) {
+		len = read(fd, ret, size - 1);
+		close(fd);
+	}
+	ret[len > 0 ? len : 0] = '\0';
+	ret[strcspn(ret, "\n")] = '\0';
+	for (char *p = ret; *p; p++)
+		if ((unsigned char)*p < ' ' || *p == 127)
+			*p = '?';
+}
+
+/*
+ * The other name spaces, by way of the processes that live in them. Those of other users do not tell which
+ * one they are in, but what is mounted there.
+ */
+static void match_elsewhere(struct query *q, struct nvefs_mount_place *ret)
 {
 	char own[64], other[64], file[300];
 	DIR *d = opendir("/proc");
@@ -154,22 +176,31 @@ static void match_elsewhere(struct query *q)
 	while (!q->found && (de = readdir(d))) {
 		if (de->d_name[0] < '0' || de->d_name[0] > '9')
 			continue;
-		if (!name_space(de->d_name, other) || strcmp(own, other) == 0)
+		if (name_space(de->d_name, other) && strcmp(own, other) == 0)
 			continue;
 		snprintf(file, sizeof(file), "/proc/%s/mountinfo", de->d_name);
 		(void)each_mount(file, match, q);
+		if (!q->found)
+			continue;
+		ret->pid = strtol(de->d_name, NULL, 10);
+		process_name(de->d_name, ret->process, sizeof(ret->process));
 	}
 close:
 	if (d)
 		closedir(d);
 }
 
-bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor)
+bool nvefs_mountinfo_has_dev(unsigned int major, unsigned int minor, struct nvefs_mount_place *ret)
 {
-	struct query q = {.major = major, .minor = minor};
+	struct nvefs_mountinfo mi;
+	struct query q = {.major = major, .minor = minor, .ret = &mi};
 
+	ret->pid = 0;
+	ret->process[0] = '\0';
 	if (each_mount(own_mounts, match, &q) == 0 && !q.found)
-		match_elsewhere(&q);
+		match_elsewhere(&q, ret);
+	if (q.found)
+		memcpy(ret->mountpoint, mi.mountpoint, sizeof(ret->mountpoint));
 	return q.found;
 }
 
@@ -238,12 +269,14 @@ static int run_fusermount(const char *path, int flags)
 	if (pid < 0)
 		return -errno;
 	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", "-u", flags & MNT_DETACH ? "-zq" : "-q", "--", path, (char *)NULL);
+		execlp("fusermount3", "fusermount3", flags & MNT_DETACH ? "-uz" : "-u", "--", path, (char *)NULL);
 		_exit(127);
 	}
 	while (waitpid(pid, &status, 0) < 0)
 		if (errno != EINTR)
 			return -errno;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 127)
+		return -ENOEXEC;
 	return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? 0 : -EPERM;
 }
 

@@ -13,6 +13,11 @@
 #include "fuse/options.h"
 #include "fuse/state.h"
 
+/* Looking into all name spaces takes a while where there are many processes. */
+#define FIRST_LOOK_MS 500u
+#define LOOK_MS 1000u
+#define TELL_MS (FIRST_LOOK_MS + 9 * LOOK_MS)
+
 static const char usage[] =
 	"Usage: umount.nvefs [-f] [-l] [-n] [-v] DIRECTORY|TARGET\n"
 	"\n"
@@ -36,23 +41,43 @@ static int fail(const char *what, const char *text)
  * space; a process in a chroot there shows no mount, but the connection does.
  * Just after umount2(2) has come back the connection cannot be another's.
  */
-static bool in_use_elsewhere(int fd, const struct nvefs_mountinfo *mi, bool connected)
+static bool in_use_elsewhere(const char *what, int fd, const struct nvefs_mountinfo *mi, bool connected)
 {
-	if (nvefs_mountinfo_has_dev(mi->major, mi->minor))
+	struct nvefs_mount_place place;
+
+	if (nvefs_mountinfo_has_dev(mi->major, mi->minor, &place)) {
+		if (place.pid)
+			fprintf(stderr,
+				"umount.nvefs: %s: still mounted elsewhere: at %s in the mount name space of process %ld (%s): "
+				"not waiting\n",
+				what, place.mountpoint, place.pid, place.process);
+		else
+			fprintf(stderr, "umount.nvefs: %s: still mounted elsewhere: at %s: not waiting\n", what,
+				place.mountpoint);
 		return true;
-	return connected && nvefs_mountinfo_connection(mi->minor) == 1 && nvefs_state_current(fd, mi);
+	}
+	if (!connected || nvefs_mountinfo_connection(mi->minor) != 1 || !nvefs_state_current(fd, mi))
+		return false;
+	fprintf(stderr,
+		"umount.nvefs: %s: still mounted or open elsewhere, by a process that does not show it: not waiting\n",
+		what);
+	return true;
 }
 
 static int wait_for_daemon(const char *what, int fd, const struct nvefs_mountinfo *mi)
 {
 	struct timespec pause = {.tv_nsec = 1000000};
 	bool connected = nvefs_mountinfo_connection(mi->minor) == 1;
+	uint64_t look_ms = FIRST_LOOK_MS;
 	int result, err;
 
 	for (uint64_t waited_ms = 0; nvefs_state_locked(fd); waited_ms += (uint64_t)pause.tv_nsec / 1000000) {
-		if (waited_ms > 500 && in_use_elsewhere(fd, mi, connected)) {
-			fprintf(stderr, "umount.nvefs: %s: still mounted or open elsewhere: not waiting\n", what);
-			return NVEFS_EXIT_OK;
+		if (waited_ms > look_ms) {
+			if (in_use_elsewhere(what, fd, mi, connected))
+				return NVEFS_EXIT_OK;
+			if (look_ms == TELL_MS)
+				fprintf(stderr, "umount.nvefs: %s: waiting for the daemon to end\n", what);
+			look_ms += LOOK_MS;
 		}
 		nanosleep(&pause, NULL);
 		if (pause.tv_nsec < 50000000)
@@ -73,6 +98,19 @@ static int wait_for_daemon(const char *what, int fd, const struct nvefs_mountinf
 	return NVEFS_EXIT_OK;
 }
 
+static const char *detach_fault(int err)
+{
+	switch (err) {
+	case -EBUSY:
+		return "in use: close what is open there, or use umount -l";
+	case -ENOEXEC:
+		return "fusermount3 is not there, by which ordinary users unmount: install fuse3";
+	}
+	if (err == -EPERM && geteuid() && access("/etc/mtab", R_OK))
+		return "fusermount3 wants /etc/mtab, which cannot be read: have root make it: ln -s /proc/self/mounts /etc/mtab";
+	return strerror(-err);
+}
+
 static int unmount(const char *what, int flags, bool verbose)
 {
 	struct nvefs_mountinfo mi;
@@ -91,8 +129,7 @@ static int unmount(const char *what, int flags, bool verbose)
 	if (err) {
 		if (fd >= 0)
 			close(fd);
-		return fail(mi.mountpoint, err == -EBUSY ? "in use: close what is open there, or use umount -l"
-							 : strerror(-err));
+		return fail(mi.mountpoint, detach_fault(err));
 	}
 	if (verbose)
 		printf("umount.nvefs: %s unmounted\n", mi.mountpoint);

@@ -173,10 +173,10 @@ class Mount(Case):
         os.mkdir(other)
         run("mount", "--bind", self.mnt, other)
         r = self.umount()
-        self.assertIn("not waiting", r.stderr)
+        self.assertIn(f"still mounted elsewhere: at {other}: not waiting", r.stderr)
         self.umount(other)
 
-    def copy_elsewhere(self, program):
+    def copy_elsewhere(self, program, words):
         """Unmounting, with a copy of the mount in the name space of a program that says a line and stays."""
         self.private_name_spaces()
         self.mkfs("256M", "-f")
@@ -187,17 +187,20 @@ class Mount(Case):
             try:
                 other.stdout.readline()
                 r = self.umount()
-                self.assertIn("elsewhere: not waiting", r.stderr)
+                self.assertIn("not waiting", r.stderr)
+                self.assertIn(words.format(mnt=self.mnt, pid=other.pid), r.stderr)
             finally:
                 other.kill()
         self.wait_until("the daemon's end", lambda: not self.serving(pid))
 
     def test_copy_in_another_name_space_does_not_hang_umount(self):
-        self.copy_elsewhere("import time; print(flush=True); time.sleep(60)")
+        self.copy_elsewhere("import time; print(flush=True); time.sleep(60)",
+                            "still mounted elsewhere: at {mnt} in the mount name space of process {pid} (python")
 
     def test_copy_that_a_chroot_hides_does_not_hang_umount(self):
         os.mkdir(os.path.join(self.dir, "root"))
-        self.copy_elsewhere(f"import os, time; os.chroot({self.dir!r} + '/root'); print(flush=True); time.sleep(60)")
+        self.copy_elsewhere(f"import os, time; os.chroot({self.dir!r} + '/root'); print(flush=True); time.sleep(60)",
+                            "by a process that does not show it")
 
     def rights(self, pid):
         """What the kernel says of each thread: {name: (effective, bounding, no new privileges, seccomp)}."""
@@ -303,6 +306,59 @@ class Mount(Case):
         self.mount()
         self.assertEqual(len(os.listdir(self.mnt)), 20)
         self.assertLess(time.monotonic() - start, 30)
+
+
+# In a mount name space of its own, where /dev/fuse is open to ordinary users, and later /etc/mtab is missing. One line for each
+# umount: its exit code, and what it said. fusermount3 wants a user with a name.
+ORDINARY = r"""
+mount --make-rprivate / || exit 77
+mknod -m 666 "$1/fuse" c 10 229 && mount --bind "$1/fuse" /dev/fuse || exit 77
+mkdir "$1/etc"
+chown 65534:65534 "$1" "$1/mnt" "$1/disk.img"
+as() { setpriv --reuid 65534 --regid 65534 --clear-groups -- "$@"; }
+up() { as "$2" "$1/disk.img" "$1/mnt" || exit 1; }
+down() { said=$(as timeout 30 "$3" "$1/mnt" 2>&1); echo "$? $said" | tr '\n' ' '; echo; }
+as test -r "$1/disk.img" || exit 77
+up "$@"
+as sh -c 'head -c 3000000 /dev/urandom >"$1"' sh "$1/mnt/f"
+down "$@"
+up "$@"
+unshare -m --propagation private sleep 60 &
+while [ "$(readlink /proc/$!/ns/mnt)" = "$(readlink /proc/$$/ns/mnt)" ]; do sleep 0.1; done
+down "$@"
+kill $!
+wait $! 2>/dev/null
+while as test -e /tmp/nvefs-65534/*:*; do sleep 0.1; done
+up "$@"
+mount -t tmpfs tmpfs "$1/etc"
+cp -a /etc/passwd /etc/group /etc/ld.so.cache "$1/etc/"
+mount --bind "$1/etc" /etc
+down "$@"
+umount /etc
+down "$@"
+"""
+
+
+class OrdinaryUser(Case):
+    def test_umount(self):
+        """Without a login session; with a copy in the name space of another user's process; without /etc/mtab."""
+        self.private_name_spaces()
+        if not os.stat(shutil.which("fusermount3")).st_mode & stat.S_ISUID:
+            self.skipTest("fusermount3 is not set-user-ID here")
+        self.addCleanup(shutil.rmtree, "/tmp/nvefs-65534", ignore_errors=True)
+        self.mkfs("64M")
+        r = run("unshare", "-m", "bash", "-c", ORDINARY, "bash", self.dir, os.path.abspath(NVEFS), os.path.abspath(UMOUNT),
+                check=False)
+        if r.returncode == 77:
+            self.skipTest("no device node, or programs and files lie where an ordinary user may not go: " + r.stderr)
+        lines = r.stdout.splitlines()
+        self.assertEqual(len(lines), 4, r.stdout + r.stderr)
+        self.assertEqual(lines[0], "0  ")
+        self.assertRegex(lines[1], rf"^0 umount.nvefs: {self.mnt}: still mounted elsewhere: at {self.mnt} in the mount name "
+                         r"space of process \d+ \(sleep\): not waiting $")
+        self.assertRegex(lines[2], "^32 .*fusermount3 wants /etc/mtab")
+        self.assertEqual(lines[3], "0  ")
+        self.fsck()
 
 
 # In a mount name space of its own, with the helpers where mount(8) and umount(8) look for them.
