@@ -153,7 +153,21 @@ def clean(directory):
 
 
 class Lines(unittest.TextTestResult):
-    """One line for each test, as tests/summary.py counts them."""
+    """One line for each test, as tests/summary.py counts them: however many of its subtests fail, it has failed once."""
+
+    running = None
+    failed = False
+
+    def startTest(self, test):
+        super().startTest(test)
+        self.running = test
+        self.failed = False
+
+    def fail(self, test):
+        """At once, so that a test that hangs later is seen to have failed; but not again."""
+        if test is not self.running or not self.failed:  # it is not, where the set-up of a whole class fails
+            self.say("FAIL", test)
+        self.failed = True
 
     def say(self, kind, test, why=""):
         self.stream.writeln(f"{kind}: {test.id().replace('__main__.', '')}{': ' + why if why else ''}")
@@ -165,11 +179,11 @@ class Lines(unittest.TextTestResult):
 
     def addFailure(self, test, err):
         super().addFailure(test, err)
-        self.say("FAIL", test)
+        self.fail(test)
 
     def addError(self, test, err):
         super().addError(test, err)
-        self.say("FAIL", test)
+        self.fail(test)
 
     def addSkip(self, test, reason):
         super().addSkip(test, reason)
@@ -178,7 +192,7 @@ class Lines(unittest.TextTestResult):
     def addSubTest(self, test, subtest, err):
         super().addSubTest(test, subtest, err)
         if err is not None:
-            self.say("FAIL", subtest)
+            self.fail(test)
 
     def printErrorList(self, flavour, errors):
         """Not with unittest's own headings: they begin like the lines above, and would count again."""

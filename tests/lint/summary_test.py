@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 
+FUSE = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "fuse")
 SUMMARY = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "summary.py")
 
 
@@ -29,10 +30,50 @@ CASES = [  # log entries, last line, exit status
     ([], "0 passed, 1 failed, 0 skipped", 1),
 ]
 
+# A program of tests as tests/fuse has them: three fail, of which two do so in several subtests.
+PROGRAM = """
+import sys
+import unittest
+sys.path.insert(0, sys.argv.pop())
+from harness import run_tests
+
+class Some(unittest.TestCase):
+    def test_good(self):
+        for i in range(3):
+            with self.subTest(i=i):
+                self.assertLess(i, 3)
+    def test_subtests(self):
+        for i in range(3):
+            with self.subTest(i=i):
+                self.assertLess(i, 1)
+    def test_subtest_and_rest(self):
+        with self.subTest("first"):
+            self.fail()
+        raise OSError("then")
+    def test_rest(self):
+        self.fail()
+    def test_skipped(self):
+        self.skipTest("no reason")
+
+class Other(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        raise OSError("no class")
+    def test_nothing(self):
+        pass
+
+run_tests()
+"""
+
+
+def program_case():
+    r = subprocess.run([sys.executable, "-c", PROGRAM, FUSE], capture_output=True, text=True, check=False)
+    return [entry("FAIL" if r.returncode else "OK", r.stdout, r.stderr)], "1 passed, 4 failed, 1 skipped", 1
+
 
 def main():
     bad = 0
-    for log, last, status in CASES:
+    for log, last, status in CASES + [program_case()]:
         with tempfile.TemporaryDirectory() as directory:
             with open(os.path.join(directory, "testlog-default.json"), "w", encoding="utf-8") as f:
                 f.writelines(json.dumps(e) + "\n" for e in log)
