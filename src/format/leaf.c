@@ -173,6 +173,24 @@ static bool continues_run(const void *block, uint32_t pos, const struct nvefs_ke
 	return k.ino != key->ino || k.kind != key->kind;
 }
 
+#define RUN_TAIL (NVEFS_NODE_BODY / 16) /* what comes behind a run may go on with it when it is no more than this */
+
+/*
+ * Where a run is cut. Before the new item takes what comes behind along into the new leaf, and again with the
+ * next cut, so that is left alone unless it is little; then the next item finds itself last in its leaf, where
+ * the cut is before it. 0: not a run.
+ */
+static uint32_t run_cut(const void *block, uint32_t pos, const struct nvefs_key *key, uint32_t added)
+{
+	uint32_t before = added, i;
+
+	if (!continues_run(block, pos, key))
+		return 0;
+	for (i = 0; i < pos; i++)
+		before += item_bytes_at(block, i);
+	return before <= NVEFS_NODE_BODY && nvefs_leaf_used(block) + added - before > RUN_TAIL ? pos + 1 : pos;
+}
+
 static uint32_t distance(uint32_t a, uint32_t b)
 {
 	return a > b ? a - b : b - a;
@@ -187,7 +205,7 @@ struct nvefs_split nvefs_leaf_split_point(const void *block, uint32_t pos,
 {
 	uint32_t nitems = nvefs_node_nitems(block), added = nvefs_item_bytes(len), left = 0;
 	uint32_t total = nvefs_leaf_used(block) + added, best = UINT32_MAX;
-	bool run = continues_run(block, pos, key);
+	uint32_t wanted = run_cut(block, pos, key, added);
 	struct nvefs_split split = {.at = nitems, .right = true};
 
 	for (uint32_t cut = 1; cut <= nitems; cut++) {
@@ -196,8 +214,8 @@ struct nvefs_split nvefs_leaf_split_point(const void *block, uint32_t pos,
 		left += cut - 1 == pos ? added : item_bytes_at(block, cut <= pos ? cut - 1 : cut - 2);
 		if (left > NVEFS_NODE_BODY || total - left > NVEFS_NODE_BODY)
 			continue;
-		if (run && cut == pos)
-			return (struct nvefs_split){.at = at, .right = true};
+		if (cut == wanted)
+			return (struct nvefs_split){.at = at, .right = cut <= pos};
 		if (distance(left, total - left) < best) {
 			best = distance(left, total - left);
 			split = (struct nvefs_split){.at = at, .right = cut <= pos};

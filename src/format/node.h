@@ -73,8 +73,9 @@ void nvefs_leaf_remove(void *block, uint32_t i);
 void nvefs_leaf_compact(void *block);
 /*
  * Both sides fit, the new item (not in the block yet) counted. Balanced by
- * bytes; but an item that continues a run of its inode's items (or the leaf)
- * goes right alone, so that items put in ascending order fill their leaves.
+ * bytes; but an item that continues a run of its inode's items is the last one
+ * of the left side, or goes right with little or nothing else, so that items put in
+ * ascending order fill their leaves.
  */
 struct nvefs_split nvefs_leaf_split_point(const void *block, uint32_t pos,
 					  const struct nvefs_key *key, uint32_t len);

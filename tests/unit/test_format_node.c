@@ -189,6 +189,15 @@ START_TEST(leaf_split_keeps_runs_full)
 	k = nvefs_key_make(7, NVEFS_KIND_MAP, 2);
 	split = nvefs_leaf_split_point(block, 2, &k, sizeof(val));
 	ck_assert(split.at > n / 2 - 2 && split.at < n / 2 + 2);
+	/* Before much else: last on its side, and that alone. */
+	block_start(block, 0);
+	next = nvefs_key_make(9, NVEFS_KIND_INODE, 0);
+	for (n = 0; n < 12; n++, next.offset++)
+		ck_assert_int_eq(nvefs_leaf_insert(block, n, &next, val, sizeof(val)), 0);
+	for (n = 0, k = nvefs_key_make(7, NVEFS_KIND_MAP, 0); !nvefs_leaf_insert(block, n, &k, val, sizeof(val));)
+		k.offset = ++n;
+	split = nvefs_leaf_split_point(block, n, &k, sizeof(val));
+	ck_assert(split.at == n && !split.right);
 }
 END_TEST
 
