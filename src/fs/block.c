@@ -3,47 +3,18 @@
 #include <errno.h>
 
 #include "base/hash.h"
-#include "fs/pledge.h"
+#include "fs/request.h"
 #include "fs/window.h"
 
-#define SPACE_TRIES 4u
-
-/*
- * Freed space comes back with a commit, and space of deleted files when the
- * background thread is through with them. Blocking is fine here: neither
- * waits for anything that this worker has in flight.
- */
-int nvefs_block_alloc_wait(struct nvefs_worker *w, uint32_t want, uint64_t *ret_pblk, uint32_t *ret_got)
+int nvefs_block_write(struct nvefs_op *op, const void *buf, uint64_t *ret_pblk, uint64_t *ret_csum)
 {
-	struct nvefs_store *st = w->fs->st;
-	uint32_t tries;
-	int err = -ENOSPC;
-
-	for (tries = 0; tries <= SPACE_TRIES; tries++) {
-		bool more = false;
-
-		err = nvefs_alloc_data(st, w->q, &w->cursor, want, ret_pblk, ret_got, &more);
-		if (err != -ENOSPC || (!more && tries))
-			break;
-		nvefs_orphan_drain(w->fs, w->q);
-		/* Blocks do not come back under reads in flight, this worker's own included. */
-		while (nvefs_queue_inflight(w->q))
-			if (!nvefs_queue_poll(w->q, 0) && nvefs_queue_prepare_wait(w->q))
-				nvefs_queue_wait(w->q, UINT64_MAX);
-		err = nvefs_commit_run(st, true);
-		if (err)
-			break;
-		err = -ENOSPC;
-	}
-	return err;
-}
-
-int nvefs_block_write(struct nvefs_worker *w, const void *buf, uint64_t *ret_pblk, uint64_t *ret_csum)
-{
+	struct nvefs_worker *w = op->w;
 	uint64_t pblk;
 	uint32_t got;
-	int err = nvefs_block_alloc_wait(w, 1, &pblk, &got);
+	int err = nvefs_alloc_data(w->fs->st, w->q, &w->cursor, 1, &pblk, &got, NULL);
 
+	if (err == -ENOSPC && op->last_resort)
+		err = nvefs_alloc_data_last(w->fs->st, w->q, &w->cursor, &pblk);
 	if (err)
 		return err;
 	err = nvefs_queue_write(w->q, pblk, 1, buf, 0);
@@ -59,7 +30,8 @@ int nvefs_block_write(struct nvefs_worker *w, const void *buf, uint64_t *ret_pbl
 	return 0;
 }
 
-static int install_try(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lblk, uint64_t entry, uint64_t csum)
+static int install_try(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lblk, uint64_t entry, uint64_t csum,
+		       uint32_t share)
 {
 	struct nvefs_window_mem *w;
 	int err = 0;
@@ -72,25 +44,22 @@ static int install_try(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lbl
 		err = -EAGAIN;
 	else if (!(w = nvefs_window_reserve(in, w, lblk % NVEFS_WINDOW_BLKS)))
 		err = -ENOMEM;
-	else
+	if (!err) {
 		nvefs_window_set(in, w, lblk % NVEFS_WINDOW_BLKS, entry, csum, &op->pledged);
+		nvefs_window_pledge(w, share, &op->pledged);
+	}
 	nvefs_mutex_unlock(&in->lock);
 	return err;
 }
 
-int nvefs_block_install(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lblk, uint64_t entry, uint64_t csum)
+int nvefs_block_install(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lblk, uint64_t entry, uint64_t csum,
+			uint32_t share)
 {
-	int err = op->pledged ? 0 : nvefs_op_pledge(op, 1);
-
-	if (err == -ENOSPC) {
-		/* Pledges of maps that are dirty now come back when those are folded. */
-		err = nvefs_commit_run(in->fs->st, true);
-		if (!err)
-			err = nvefs_op_pledge(op, 1);
-	}
+	uint32_t need = NVEFS_WINDOW_PLEDGE + share;
+	int err = op->pledged >= need ? 0 : nvefs_op_pledge(op, need - op->pledged);
 
 	while (!err) {
-		err = install_try(op, in, lblk, entry, csum);
+		err = install_try(op, in, lblk, entry, csum, share);
 		if (err != -EAGAIN)
 			break;
 		err = nvefs_window_load(in, op->w->q, lblk / NVEFS_WINDOW_BLKS);

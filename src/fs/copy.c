@@ -142,9 +142,9 @@ static int copy_part(struct nvefs_op *op, uint64_t from, uint64_t to, uint32_t n
 	if (!err)
 		err = read_bytes(op, from, n, bufs + at, bufs + NVEFS_BLOCK_SIZE);
 	if (!err)
-		err = nvefs_block_write(op->w, bufs, &pblk, &csum);
+		err = nvefs_block_write(op, bufs, &pblk, &csum);
 	if (!err)
-		err = nvefs_block_install(op, op->in2, lblk, nvefs_went_make(NVEFS_EXT_DATA, pblk), csum);
+		err = nvefs_block_install(op, op->in2, lblk, nvefs_went_make(NVEFS_EXT_DATA, pblk), csum, 0);
 	return err;
 }
 
@@ -161,7 +161,7 @@ static int share_block(struct nvefs_op *op, uint64_t from_lblk, uint64_t to_lblk
 	if (!src.entry || nvefs_went_type(src.entry) == NVEFS_EXT_UNWRITTEN) {
 		err = nvefs_block_look(op->in2, op->w->q, to_lblk, &dst);
 		if (!err && dst.entry)
-			err = nvefs_block_install(op, op->in2, to_lblk, 0, 0);
+			err = nvefs_block_install(op, op->in2, to_lblk, 0, 0, 0);
 		return err;
 	}
 	if (nvefs_went_type(src.entry) != NVEFS_EXT_DATA)
@@ -170,7 +170,11 @@ static int share_block(struct nvefs_op *op, uint64_t from_lblk, uint64_t to_lblk
 	err = nvefs_block_pin_load(fs->st, op->w->q, pblk);
 	if (!err)
 		err = nvefs_block_pin(fs->st, pblk);
-	return err ? err : nvefs_block_install(op, op->in2, to_lblk, src.entry, src.csum);
+	if (err)
+		return err;
+	if (to_lblk % NVEFS_WINDOW_BLKS == 0)
+		op->run = (struct nvefs_share_run){0};
+	return nvefs_block_install(op, op->in2, to_lblk, src.entry, src.csum, nvefs_share_need(&op->run, pblk));
 }
 
 /*
@@ -201,28 +205,41 @@ static int copy_step(struct nvefs_op *op, uint64_t done, uint64_t len, uint8_t *
 	return err;
 }
 
+/* Goes on where it was, op->pos bytes from the beginning. */
+static int copy_run(struct nvefs_op *op, uint64_t len)
+{
+	uint8_t *bufs = nvefs_buf_new(2 * NVEFS_BLOCK_SIZE);
+	int err = bufs ? 0 : -ENOMEM;
+
+	op->run = (struct nvefs_share_run){0};
+	while (op->pos < len && !err) {
+		uint32_t n;
+
+		err = copy_step(op, op->pos, len, bufs, &n);
+		if (!err)
+			op->pos += n;
+		if (!err && nvefs_fold_pressure(op->w->fs))
+			err = nvefs_inode_fold(op->in2, op->w->q);
+	}
+	nvefs_buf_free(bufs);
+	return err;
+}
+
 static void copy_locked(struct nvefs_op *op)
 {
 	struct nvefs_req *req = op->req;
-	uint64_t size = inode_size(op->in), len = req->len, done = 0;
-	uint8_t *bufs = nvefs_buf_new(2 * NVEFS_BLOCK_SIZE);
-	int err = bufs ? 0 : -ENOMEM;
+	uint64_t size = inode_size(op->in), len = req->len;
+	int err = op->commit.err;
 
 	if (req->off >= size)
 		len = 0;
 	else if (len > size - req->off)
 		len = size - req->off;
-	while (done < len && !err) {
-		uint32_t n;
-
-		err = copy_step(op, done, len, bufs, &n);
-		if (!err)
-			done += n;
-		if (!err && nvefs_fold_pressure(op->w->fs))
-			err = nvefs_inode_fold(op->in2, op->w->q);
-	}
-	if (done)
-		nvefs_inode_written(op->in2, req->off_out + done);
-	nvefs_buf_free(bufs);
-	nvefs_op_finish(op, done ? 0 : err, done);
+	if (!err)
+		err = copy_run(op, len);
+	if (op->pos)
+		nvefs_inode_written(op->in2, req->off_out + op->pos);
+	if (err == -ENOSPC && !op->commit.err && nvefs_op_space_wait(op, copy_locked))
+		return;
+	nvefs_op_finish(op, op->pos ? 0 : err, op->pos);
 }

@@ -75,10 +75,10 @@ static int zero_in_block(struct nvefs_op *op, uint64_t from, uint64_t to)
 	err = nvefs_block_read(op->in, op->w->q, lblk, buf);
 	if (!err) {
 		memset(buf + from % NVEFS_BLOCK_SIZE, 0, to - from);
-		err = nvefs_block_write(op->w, buf, &pblk, &csum);
+		err = nvefs_block_write(op, buf, &pblk, &csum);
 	}
 	if (!err)
-		err = nvefs_block_install(op, op->in, lblk, nvefs_went_make(NVEFS_EXT_DATA, pblk), csum);
+		err = nvefs_block_install(op, op->in, lblk, nvefs_went_make(NVEFS_EXT_DATA, pblk), csum, 0);
 	nvefs_buf_free(buf);
 	return err;
 }
@@ -125,14 +125,14 @@ static int fill_run(struct nvefs_op *op, uint64_t lblk, uint32_t run)
 	while (run) {
 		uint64_t pblk;
 		uint32_t got, i;
-		int err = nvefs_block_alloc_wait(op->w, run, &pblk, &got);
+		int err = nvefs_alloc_data(st, op->w->q, &op->w->cursor, run, &pblk, &got, NULL);
 
 		if (err)
 			return err;
 		nvefs_block_map(st, pblk, got);
 		for (i = 0; i < got && !err; i++)
 			err = nvefs_block_install(op, op->in, lblk + i,
-						  nvefs_went_make(NVEFS_EXT_UNWRITTEN, pblk + i), 0);
+						  nvefs_went_make(NVEFS_EXT_UNWRITTEN, pblk + i), 0, 0);
 		for (; err && i < got; i++)
 			nvefs_data_unpin(op->w->fs, pblk + i, 0);
 		if (err)
@@ -143,37 +143,65 @@ static int fill_run(struct nvefs_op *op, uint64_t lblk, uint32_t run)
 	return 0;
 }
 
-static int allocate(struct nvefs_op *op, uint64_t from, uint64_t to)
+/* Goes on where it was, op->lblk. */
+static int allocate(struct nvefs_op *op, uint64_t hi)
 {
-	uint64_t lblk = from / NVEFS_BLOCK_SIZE, hi = (to + NVEFS_BLOCK_SIZE - 1) / NVEFS_BLOCK_SIZE;
-
-	while (lblk < hi) {
+	while (op->lblk < hi) {
 		uint32_t run;
-		int err = hole_run(op, lblk, hi, &run);
+		int err = hole_run(op, op->lblk, hi, &run);
 
 		if (!err && run)
-			err = fill_run(op, lblk, run);
+			err = fill_run(op, op->lblk, run);
 		if (!err && nvefs_fold_pressure(op->w->fs))
 			err = nvefs_inode_fold(op->in, op->w->q);
 		if (err)
 			return err;
-		lblk += run ? run : 1;
+		op->lblk += run ? run : 1;
 	}
 	return 0;
+}
+
+/* Everything that has been done is done again without harm, but for a hole, which is filled once it is there. */
+static int falloc_try(struct nvefs_op *op)
+{
+	struct nvefs_req *req = op->req;
+	uint32_t kind = req->flags & ~(uint32_t)FALLOC_FL_KEEP_SIZE;
+	uint64_t end = req->off + req->len;
+	int err = 0;
+
+	if (kind && !op->punched) {
+		err = punch(op, req->off, end);
+		op->punched = !err;
+	}
+	if (err || kind == FALLOC_FL_PUNCH_HOLE)
+		return err;
+	return allocate(op, (end + NVEFS_BLOCK_SIZE - 1) / NVEFS_BLOCK_SIZE);
+}
+
+/* Edges of a hole may have blocks of the reserve: a hole is made to have space. */
+static bool falloc_wait(struct nvefs_op *op)
+{
+	if (nvefs_op_space_wait(op, falloc_locked))
+		return true;
+	if (op->last_resort || op->punched || !(op->req->flags & ~(uint32_t)FALLOC_FL_KEEP_SIZE))
+		return false;
+	op->last_resort = true;
+	nvefs_op_ready(op, falloc_locked);
+	return true;
 }
 
 static void falloc_locked(struct nvefs_op *op)
 {
 	struct nvefs_req *req = op->req;
-	uint64_t end = req->off + req->len;
-	uint32_t kind = req->flags & ~(uint32_t)FALLOC_FL_KEEP_SIZE;
-	int err = 0;
+	int err = op->commit.err;
 
-	if (kind)
-		err = punch(op, req->off, end);
-	if (!err && kind != FALLOC_FL_PUNCH_HOLE)
-		err = allocate(op, req->off, end);
+	if (!op->lblk)
+		op->lblk = req->off / NVEFS_BLOCK_SIZE;
 	if (!err)
-		nvefs_inode_written(op->in, req->flags & FALLOC_FL_KEEP_SIZE ? 0 : end);
+		err = falloc_try(op);
+	if (err == -ENOSPC && !op->commit.err && falloc_wait(op))
+		return;
+	if (!err)
+		nvefs_inode_written(op->in, req->flags & FALLOC_FL_KEEP_SIZE ? 0 : req->off + req->len);
 	nvefs_op_finish(op, err, 0);
 }

@@ -105,13 +105,11 @@ struct nvefs_fs {
 	struct nvefs_list bg_orphans; /* nvefs_inode.bg_link, by bg_lock; innermost */
 	uint32_t bg_norphans;
 
-	/* pledge.h: requests that hold a metadata pledge, or ask for one just now; those that wait for space, or have their turn */
-	_Atomic uint32_t pledge_holders, space_short;
-	_Atomic bool turn_spoilt; /* somebody else asked for a pledge since the turn began */
-	_Atomic bool space_dry;	  /* a turn found none, and nothing has become dirty since */
+	/* pledge.c: requests that hold a metadata pledge, or ask for one just now; that wait for the turn, or have it */
+	_Atomic uint32_t pledge_holders, space_waiting;
 	struct nvefs_mutex space_lock;
 	struct nvefs_list space_waiters; /* nvefs_op.link, by space_lock */
-	bool space_turn;		 /* somebody's turn, by space_lock */
+	struct nvefs_op *space_turn;	 /* by space_lock */
 
 	uint64_t fixed_blks; /* superblocks, journal, bitmaps: never allocated */
 	_Atomic uint64_t logical_blks_mem; /* mapped blocks not folded yet, signed sum */

@@ -8,12 +8,10 @@
 #include <errno.h>
 #include <string.h>
 
-#include "fs/pledge.h"
 #include "fs/window.h"
 #include "fs/write.h"
 #include "store/mutation.h"
 
-static void place_again(struct nvefs_op *op);
 static void write_done(struct nvefs_op *op);
 static int remap(struct nvefs_op *op);
 
@@ -65,7 +63,35 @@ static int place_unwritten(struct nvefs_op *op)
 	return err;
 }
 
-static int place_new(struct nvefs_op *op, bool *ret_more)
+/* By window: what the tree may need for references to blocks that had one only. Twins of a new block are such, too. */
+static uint32_t count_shares(struct nvefs_op *op)
+{
+	struct nvefs_share_run run = {0}, twins = {0};
+	uint32_t i, n = 0, all = 0, win = 0;
+
+	for (i = 0; i < op->nblks; i++) {
+		if (op->how[i] == NVEFS_HOW_SHARED)
+			n += nvefs_share_need(&run, nvefs_went_pblk(op->map[i]));
+		else if (op->how[i] == NVEFS_HOW_TWIN)
+			n += nvefs_share_need(&twins, 2 * (1 + op->map[i]));
+		if (i + 1 < op->nblks && (op->lblk + i + 1) % NVEFS_WINDOW_BLKS)
+			continue;
+		op->share_blks[win++] = (uint8_t)n;
+		all += n;
+		n = 0;
+		run = twins = (struct nvefs_share_run){0};
+	}
+	return all;
+}
+
+static int pledge_shares(struct nvefs_op *op)
+{
+	uint32_t n = count_shares(op);
+
+	return n ? nvefs_op_pledge(op, n) : 0;
+}
+
+static int place_new(struct nvefs_op *op)
 {
 	uint32_t i = 0, k;
 
@@ -80,7 +106,7 @@ static int place_new(struct nvefs_op *op, bool *ret_more)
 		}
 		for (k = i; k < op->nblks && op->how[k] == NVEFS_HOW_NONE; k++)
 			want++;
-		err = nvefs_alloc_data(op->w->fs->st, op->w->q, &op->w->cursor, want, &pblk, &got, ret_more);
+		err = nvefs_alloc_data(op->w->fs->st, op->w->q, &op->w->cursor, want, &pblk, &got, NULL);
 		if (err)
 			return err;
 		for (k = 0; k < got; k++) {
@@ -147,16 +173,12 @@ static int submit_writes(struct nvefs_op *op)
 
 void nvefs_write_place(struct nvefs_op *op)
 {
-	bool more = false;
 	int err = place_unwritten(op);
 
 	if (!err)
-		err = place_new(op, &more);
-	if (err == -ENOSPC && nvefs_op_space_try(op, more)) {
-		nvefs_orphan_drain(op->w->fs, op->w->q);
-		nvefs_op_commit(op, 0, true, place_again);
-		return;
-	}
+		err = pledge_shares(op);
+	if (!err)
+		err = place_new(op);
 	if (err) {
 		place_failed(op, err);
 		return;
@@ -166,15 +188,6 @@ void nvefs_write_place(struct nvefs_op *op)
 		op->commit.err = remap(op);
 	if (!op->pending)
 		write_done(op);
-}
-
-static void place_again(struct nvefs_op *op)
-{
-	if (op->commit.err) {
-		place_failed(op, op->commit.err);
-		return;
-	}
-	nvefs_write_place(op);
 }
 
 /*
@@ -240,7 +253,7 @@ static void update_inode_locked(struct nvefs_op *op, uint64_t end)
 static int install_window(struct nvefs_op *op, uint32_t *i)
 {
 	struct nvefs_inode *in = op->in;
-	uint64_t widx = (op->lblk + *i) / NVEFS_WINDOW_BLKS;
+	uint64_t widx = (op->lblk + *i) / NVEFS_WINDOW_BLKS, win = widx - op->lblk / NVEFS_WINDOW_BLKS;
 	uint32_t n = op->nblks - *i, off = (op->lblk + *i) % NVEFS_WINDOW_BLKS;
 	struct nvefs_window_mem *w;
 
@@ -254,6 +267,7 @@ static int install_window(struct nvefs_op *op, uint32_t *i)
 		return -ENOMEM;
 	for (; n; n--, off++, (*i)++)
 		nvefs_window_set(in, w, off, op->map[*i], op->csum[*i], &op->pledged);
+	nvefs_window_pledge(w, op->share_blks[win], &op->pledged);
 	return 0;
 }
 

@@ -8,6 +8,7 @@
 #include "format/layout.h"
 #include "fs/fill.h"
 #include "fs/names.h"
+#include "fs/pledge.h"
 #include "store/mmp.h"
 
 #define DEFAULT_CACHE_BYTES (128ull << 20)
@@ -77,8 +78,7 @@ static struct nvefs_fs *fs_new(struct nvefs_dev *dev, const struct nvefs_mount_o
 	nvefs_inode_table_init(fs);
 	nvefs_mutex_init(&fs->dirty_lock);
 	nvefs_list_init(&fs->dirty_inodes);
-	nvefs_mutex_init(&fs->space_lock);
-	nvefs_list_init(&fs->space_waiters);
+	nvefs_space_init(fs);
 	nvefs_mutex_init(&fs->workers_lock);
 	nvefs_mutex_init(&fs->bg_lock);
 	nvefs_cond_init(&fs->bg_cond);
@@ -99,7 +99,7 @@ static void fs_free(struct nvefs_fs *fs, bool clean)
 	nvefs_cond_done(&fs->bg_cond);
 	nvefs_mutex_done(&fs->bg_lock);
 	nvefs_mutex_done(&fs->workers_lock);
-	nvefs_mutex_done(&fs->space_lock);
+	nvefs_space_done(fs);
 	nvefs_mutex_done(&fs->dirty_lock);
 	free(fs->workers);
 	free(fs);

@@ -32,6 +32,7 @@ struct nvefs_nop {
 	uint32_t want_keys;	  /* more keys are to be changed than thought */
 	struct nvefs_inode *fold; /* its data is to be folded; held */
 	bool folded;
+	bool no_room; /* the transaction could not begin for want of space */
 
 	struct nvefs_inode *held[NVEFS_NOP_HOLDS];
 	uint32_t nheld;

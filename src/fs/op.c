@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 #include "fs/names.h"
+#include "fs/pledge.h"
 
 static void nop_drop(struct nvefs_nop *op)
 {
@@ -25,6 +26,7 @@ static int nop_attempt(struct nvefs_nop *op, uint32_t txn_flags, nvefs_nop_fn *f
 	int err;
 
 	err = nvefs_txn_begin(op->fs->st, op->q, nop_credits(op->fs, op->nkeys), txn_flags, &op->t);
+	op->no_room = err == -ENOSPC;
 	if (err)
 		return err;
 	op->now = nvefs_time_now();
@@ -54,20 +56,20 @@ int nvefs_nop_run(struct nvefs_fs *fs, struct nvefs_queue *q, uint32_t nkeys, ui
 		  nvefs_nop_fn *fn, void *arg)
 {
 	struct nvefs_nop op = {.fs = fs, .q = q, .nkeys = nkeys};
-	bool drained = false, behind, again;
+	bool reclaimed = false, coming, again;
 	int err;
 
 	do {
 		again = false;
-		behind = nvefs_bg_behind(fs); /* before the attempt: it may come back meanwhile */
+		coming = nvefs_space_may_come(fs);
 		err = nop_attempt(&op, txn_flags, fn, arg);
 		if (err == -EAGAIN)
 			again = nop_satisfy(&op, &err);
 		nop_drop(&op);
-		if (err == -ENOSPC && !drained && behind) {
-			/* What has been deleted has not come back yet. */
-			nvefs_orphan_drain(fs, q);
-			drained = again = !nvefs_commit_reclaim(fs->st);
+		if (err == -ENOSPC && op.no_room && coming && !reclaimed) {
+			/* What has been deleted may not have come back yet. */
+			reclaimed = true;
+			again = !nvefs_space_reclaim(fs, q);
 		}
 	} while (again);
 	return err;

@@ -4,47 +4,72 @@
 #include <errno.h>
 
 #include "fs/names.h"
-#include "fs/window.h"
+#include "fs/request.h"
 
-#define SPACE_TRIES 4u	  /* commits of one turn */
-#define SPOILT_TURNS 255u /* of one operation */
+#define RECLAIMS 4u	   /* commits for one who has the turn */
+#define PLENTY_BLKS 4096 /* with so much room nobody needs to be alone */
+#define RUN_BLKS 4u
 
-/*
- * The first one's turn, if nobody holds a pledge. Who asks for one is counted before he says that the turn is
- * spoilt, and here it is said first that it is not: either he is seen here, or he is heard later.
- */
-static void turn_give_locked(struct nvefs_fs *fs)
+void nvefs_space_init(struct nvefs_fs *fs)
 {
-	struct nvefs_list *first;
-	struct nvefs_op *op;
+	nvefs_mutex_init(&fs->space_lock);
+	nvefs_list_init(&fs->space_waiters);
+}
 
-	if (fs->space_turn || nvefs_list_empty(&fs->space_waiters))
-		return;
-	fs->turn_spoilt = false;
-	if (fs->pledge_holders)
-		return;
-	first = nvefs_list_pop(&fs->space_waiters);
-	op = nvefs_container_of(first, struct nvefs_op, link);
-	fs->space_turn = op->turn = true;
-	op->space_tries = 0;
-	nvefs_op_post(op);
+void nvefs_space_done(struct nvefs_fs *fs)
+{
+	nvefs_mutex_done(&fs->space_lock);
 }
 
 /*
- * The two counters are changed and read in one order by both sides (holders, then short; short, then
- * holders): either the one who lets go sees the one who waits, or that one sees that nobody is left.
+ * The two counters are changed and read in one order by both sides: who wants a pledge counts himself as a
+ * holder, then looks for others who wait; who waits counts himself as waiting, then looks for holders. So
+ * either the one sees the other, or the other way round, and the last holder to go gives the turn.
  */
-static void holder_gone(struct nvefs_fs *fs)
+static void turn_give(struct nvefs_fs *fs)
 {
-	fs->pledge_holders--;
-	if (!fs->space_short)
-		return;
+	struct nvefs_op *op;
+	struct nvefs_list *p;
+
 	nvefs_mutex_lock(&fs->space_lock);
-	turn_give_locked(fs);
+	if (!fs->space_turn && !fs->pledge_holders && (p = nvefs_list_pop(&fs->space_waiters))) {
+		op = nvefs_container_of(p, struct nvefs_op, link);
+		op->turn = true;
+		fs->space_turn = op;
+		nvefs_op_post(op);
+	}
 	nvefs_mutex_unlock(&fs->space_lock);
 }
 
-int nvefs_op_pledge(struct nvefs_op *op, uint32_t windows)
+static void turn_end(struct nvefs_op *op)
+{
+	struct nvefs_fs *fs = op->w->fs;
+	bool plenty = nvefs_alloc_has_room(fs->st, PLENTY_BLKS);
+	struct nvefs_list *p;
+
+	nvefs_mutex_lock(&fs->space_lock);
+	op->turn = op->commit.reclaim = false;
+	op->space_tries = 0;
+	fs->space_turn = NULL;
+	fs->space_waiting--;
+	while (plenty && (p = nvefs_list_pop(&fs->space_waiters))) {
+		fs->space_waiting--;
+		nvefs_op_post(nvefs_container_of(p, struct nvefs_op, link));
+	}
+	nvefs_mutex_unlock(&fs->space_lock);
+}
+
+static void put_pledge(struct nvefs_op *op)
+{
+	if (op->pledged)
+		nvefs_alloc_unpledge(op->w->fs->st, op->pledged);
+	op->pledged = 0;
+	if (op->pledging)
+		op->w->fs->pledge_holders--;
+	op->pledging = false;
+}
+
+int nvefs_op_pledge(struct nvefs_op *op, uint32_t blks)
 {
 	struct nvefs_fs *fs = op->w->fs;
 	bool first = !op->pledging;
@@ -52,86 +77,83 @@ int nvefs_op_pledge(struct nvefs_op *op, uint32_t windows)
 
 	if (first)
 		fs->pledge_holders++;
-	if (!op->turn)
-		fs->turn_spoilt = true;
-	err = nvefs_alloc_pledge(fs->st, windows * NVEFS_WINDOW_PLEDGE);
-	if (!err) {
-		op->pledging = true;
-		op->pledged += windows * NVEFS_WINDOW_PLEDGE;
-		if (!op->turn)
-			fs->space_dry = false;
-	} else if (first) {
-		holder_gone(fs);
-	}
+	op->pledging = true;
+	if (first && fs->space_waiting && !op->turn)
+		err = -ENOSPC;
+	else
+		err = nvefs_alloc_pledge(fs->st, blks, op->last_resort);
+	if (!err)
+		op->pledged += blks;
+	else if (first)
+		put_pledge(op);
+	if (err && fs->space_waiting)
+		turn_give(fs);
 	return err;
 }
 
 void nvefs_op_unpledge(struct nvefs_op *op)
 {
-	if (!op->pledging)
-		return;
-	if (op->pledged)
-		nvefs_alloc_unpledge(op->w->fs->st, op->pledged);
-	op->pledged = 0;
-	op->pledging = false;
-	holder_gone(op->w->fs);
-}
+	struct nvefs_fs *fs = op->w->fs;
 
-bool nvefs_op_space_queue(struct nvefs_op *op, nvefs_step_fn *step)
-{
-	return !op->turn && op->w->fs->space_short && nvefs_op_space_wait(op, step);
+	if (!op->pledging && !op->turn)
+		return;
+	put_pledge(op);
+	if (op->turn)
+		turn_end(op);
+	if (fs->space_waiting)
+		turn_give(fs);
 }
 
 bool nvefs_op_space_wait(struct nvefs_op *op, nvefs_step_fn *step)
 {
 	struct nvefs_fs *fs = op->w->fs;
+	bool more = nvefs_alloc_more(fs->st), came = more || op->space_coming;
 
-	if (op->turn && (!fs->turn_spoilt || op->spoilt_turns == SPOILT_TURNS))
-		return false;
-	op->step = step;
-	nvefs_op_unpledge(op);
-	nvefs_mutex_lock(&fs->space_lock);
-	if (op->turn) {
-		op->turn = fs->space_turn = false;
-		op->spoilt_turns++;
-		nvefs_list_push_front(&fs->space_waiters, &op->link);
-	} else {
-		fs->space_short++;
+	put_pledge(op);
+	op->commit.err = 0;
+	op->space_coming = more;
+	if (!op->turn) {
+		op->step = step;
+		nvefs_mutex_lock(&fs->space_lock);
+		fs->space_waiting++;
 		nvefs_list_push(&fs->space_waiters, &op->link);
+		nvefs_mutex_unlock(&fs->space_lock);
+		turn_give(fs);
+		return true;
 	}
-	turn_give_locked(fs);
-	nvefs_mutex_unlock(&fs->space_lock);
+	/* What was on its way at the last look may have come between the attempt and this one. */
+	if (op->space_tries == RECLAIMS || (op->space_tries > 1 && !came))
+		return false;
+	if (!op->space_tries)
+		nvefs_orphan_drain(fs, op->w->q);
+	op->commit.reclaim = op->space_tries++ > 0;
+	nvefs_op_commit(op, 0, true, step);
 	return true;
 }
 
-bool nvefs_op_space_try(struct nvefs_op *op, bool more)
+bool nvefs_space_may_come(struct nvefs_fs *fs)
 {
-	struct nvefs_fs *fs = op->w->fs;
-
-	if (!op->turn || op->space_tries == (fs->space_dry ? 1 : SPACE_TRIES))
-		return false;
-	if (!more && (op->space_tries || (fs->space_dry && !nvefs_bg_behind(fs))))
-		return false;
-	op->space_tries++;
-	return true;
+	return nvefs_bg_behind(fs) || nvefs_alloc_promised(fs->st) || nvefs_alloc_more(fs->st);
 }
 
-void nvefs_op_space_done(struct nvefs_op *op, int err)
+int nvefs_space_reclaim(struct nvefs_fs *fs, struct nvefs_queue *q)
 {
-	struct nvefs_fs *fs = op->w->fs;
-	struct nvefs_list *p;
+	int err;
 
-	if (!op->turn)
-		return;
-	fs->space_dry = err == -ENOSPC;
-	nvefs_mutex_lock(&fs->space_lock);
-	op->turn = fs->space_turn = false;
-	op->spoilt_turns = 0;
-	fs->space_short--;
-	while (!err && (p = nvefs_list_pop(&fs->space_waiters))) {
-		fs->space_short--;
-		nvefs_op_post(nvefs_container_of(p, struct nvefs_op, link));
-	}
-	turn_give_locked(fs);
-	nvefs_mutex_unlock(&fs->space_lock);
+	nvefs_orphan_drain(fs, q);
+	/* Blocks do not come back under reads in flight, this worker's own included. */
+	while (nvefs_queue_inflight(q))
+		if (!nvefs_queue_poll(q, 0) && nvefs_queue_prepare_wait(q))
+			nvefs_queue_wait(q, UINT64_MAX);
+	err = nvefs_commit_run(fs->st, true);
+	return err ? err : nvefs_commit_reclaim(fs->st);
+}
+
+uint32_t nvefs_share_need(struct nvefs_share_run *run, uint64_t pblk)
+{
+	if (pblk == run->pblk)
+		return 0;
+	run->n = pblk == run->pblk + 1 ? run->n + 1 : 1;
+	run->pblk = pblk;
+	return run->n <= RUN_BLKS;
 }

@@ -14,6 +14,7 @@
 #include "dedup/batch.h"
 #include "fs/fs.h"
 #include "fs/range.h"
+#include "fs/pledge.h"
 
 /* One chunk of a read or write: 1 MiB at any alignment. */
 #define NVEFS_CHUNK_BLKS 257u
@@ -48,13 +49,18 @@ struct nvefs_op {
 	struct nvefs_op_io *ios;
 	uint32_t pledged; /* metadata blocks pledged and not handed to a window */
 	bool pledging;	  /* counted in fs->pledge_holders */
-	bool turn;	  /* nobody else has a pledge: see pledge.h */
-	uint8_t space_tries, spoilt_turns;
+	bool turn;	  /* alone with what space there is, see pledge.h */
+	bool last_resort; /* there is none: a part of the reserve may be used */
+	bool punched;	  /* FALLOCATE: what is to become zero is a hole by now */
+	struct nvefs_share_run run; /* COPY */
+	uint8_t space_tries;
+	bool space_coming; /* blocks were quarantined at the last look */
 	uint32_t reader; /* token while `reading` */
 	bool reading;
 
 	/* byte range under work, and its present chunk */
 	uint64_t pos, end;
+	uint32_t max_blks; /* in a chunk from here on, since space is short; 0: as many as there may be */
 	uint64_t lblk;	/* first block of the chunk */
 	uint32_t nblks; /* in the chunk */
 	uint64_t start; /* WRITE: where the request's bytes go */
@@ -64,6 +70,7 @@ struct nvefs_op {
 	uint64_t map[NVEFS_CHUNK_BLKS];	 /* READ: entries; WRITE: the new ones */
 	uint64_t csum[NVEFS_CHUNK_BLKS]; /* expected; of the new content */
 	uint8_t how[NVEFS_CHUNK_BLKS];	 /* WRITE: enum nvefs_write_how */
+	uint8_t share_blks[NVEFS_CHUNK_BLKS / NVEFS_WINDOW_BLKS + 2]; /* WRITE: pledged for shared blocks, by window */
 	struct nvefs_share *share; /* WRITE: the dedup step under way */
 };
 
@@ -150,15 +157,17 @@ int nvefs_block_look(struct nvefs_inode *in, struct nvefs_queue *q, uint64_t lbl
 int nvefs_block_read(struct nvefs_inode *in, struct nvefs_queue *q, uint64_t lblk, void *buf);
 /*
  * Write 4096 bytes out of place: *ret_pblk is mapped with one memory reference,
- * which the caller installs or drops.
+ * which the caller installs or drops. -ENOSPC: wait for space.
  */
-int nvefs_block_write(struct nvefs_worker *w, const void *buf, uint64_t *ret_pblk, uint64_t *ret_csum);
-/* Install an entry (with its memory reference, if it has an address) at lblk. On failure the reference is dropped. */
-int nvefs_block_install(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lblk, uint64_t entry, uint64_t csum);
+int nvefs_block_write(struct nvefs_op *op, const void *buf, uint64_t *ret_pblk, uint64_t *ret_csum);
+/*
+ * Install an entry (with its memory reference, if it has an address) at lblk; `share` as nvefs_share_need said.
+ * On failure the reference is dropped. -ENOSPC: there is no pledge to be had, wait for space.
+ */
+int nvefs_block_install(struct nvefs_op *op, struct nvefs_inode *in, uint64_t lblk, uint64_t entry, uint64_t csum,
+			uint32_t share);
 /* size at least `size`, mtime and ctime now. */
 void nvefs_inode_written(struct nvefs_inode *in, uint64_t size);
-/* Allocate a run for data, waiting for commits and orphans while space may come back. */
-int nvefs_block_alloc_wait(struct nvefs_worker *w, uint32_t want, uint64_t *ret_pblk, uint32_t *ret_got);
 
 /* truncate.c: punch whole blocks [lo, hi) that are exclusively ranged. */
 int nvefs_inode_punch(struct nvefs_op *op, uint64_t lo, uint64_t hi);

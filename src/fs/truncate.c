@@ -256,7 +256,7 @@ static int make_tail(struct nvefs_op *op, uint64_t size, uint64_t *ret_entry, ui
 	err = nvefs_block_read(op->in, op->w->q, lblk, buf);
 	if (!err) {
 		memset(buf + keep, 0, NVEFS_BLOCK_SIZE - keep);
-		err = nvefs_block_write(op->w, buf, &pblk, ret_csum);
+		err = nvefs_block_write(op, buf, &pblk, ret_csum);
 	}
 	if (!err)
 		*ret_entry = nvefs_went_make(NVEFS_EXT_DATA, pblk);
@@ -442,12 +442,28 @@ static int resize(struct nvefs_op *op)
 	return size < old ? shrink(op, size) : 0;
 }
 
+/* The copy of the last block needs a place, which comes out of the reserve if all else fails: it is given back soon. */
+static bool resize_wait(struct nvefs_op *op)
+{
+	if (nvefs_op_space_wait(op, resize_locked))
+		return true;
+	if (op->last_resort)
+		return false;
+	op->last_resort = true;
+	nvefs_op_ready(op, resize_locked);
+	return true;
+}
+
 static void resize_locked(struct nvefs_op *op)
 {
 	struct nvefs_req *req = op->req;
 	struct nvefs_attr attr;
-	int err = req->set_mask & NVEFS_SET_SIZE ? resize(op) : 0;
+	int err = op->commit.err;
 
+	if (!err && req->set_mask & NVEFS_SET_SIZE)
+		err = resize(op);
+	if (err == -ENOSPC && !op->commit.err && resize_wait(op))
+		return;
 	if (!err)
 		err = nvefs_setattr(op->w, req->ino, req->set_mask & ~NVEFS_SET_SIZE, &req->attr, &attr);
 	if (!err)

@@ -250,6 +250,7 @@ struct nvefs_window_mem *nvefs_window_reserve(struct nvefs_inode *in, struct nve
 	memcpy(n->csum, w->csum, w->cap * sizeof(uint64_t));
 	n->changed = w->changed;
 	n->dirty = w->dirty;
+	n->pledge = w->pledge;
 	n->next = w->next;
 	*table_place(in, w) = n;
 	if (w->dirty) {
@@ -293,6 +294,7 @@ static void window_mark_dirty(struct nvefs_inode *in, struct nvefs_window_mem *w
 		return;
 	assert(*pledged >= NVEFS_WINDOW_PLEDGE);
 	*pledged -= NVEFS_WINDOW_PLEDGE;
+	w->pledge = NVEFS_WINDOW_PLEDGE;
 	w->dirty = true;
 	nvefs_list_push(&in->dirty_windows, &w->dirty_link);
 	in->ndirty++;
@@ -315,6 +317,15 @@ void nvefs_window_set(struct nvefs_inode *in, struct nvefs_window_mem *w, uint32
 	w->changed |= UINT64_C(1) << off;
 }
 
+void nvefs_window_pledge(struct nvefs_window_mem *w, uint32_t blks, uint32_t *pledged)
+{
+	uint32_t room = NVEFS_WINDOW_PLEDGE_MAX - w->pledge, n = blks < room ? blks : room;
+
+	assert(w->dirty && *pledged >= n);
+	w->pledge = (uint8_t)(w->pledge + n);
+	*pledged -= n;
+}
+
 void nvefs_window_clean(struct nvefs_inode *in, struct nvefs_window_mem *w)
 {
 	w->changed = 0;
@@ -324,7 +335,8 @@ void nvefs_window_clean(struct nvefs_inode *in, struct nvefs_window_mem *w)
 	nvefs_list_del(&w->dirty_link);
 	in->ndirty--;
 	in->fs->dirty_map_bytes -= window_bytes(w->cap);
-	nvefs_alloc_unpledge(in->fs->st, NVEFS_WINDOW_PLEDGE);
+	nvefs_alloc_unpledge(in->fs->st, w->pledge);
+	w->pledge = 0;
 }
 
 void nvefs_window_cut(struct nvefs_inode *in, struct nvefs_window_mem *w, uint32_t off)

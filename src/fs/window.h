@@ -19,7 +19,8 @@
 #include "format/map.h"
 #include "fs/fs.h"
 
-#define NVEFS_WINDOW_PLEDGE 2u /* metadata blocks pledged per dirty window */
+#define NVEFS_WINDOW_PLEDGE 2u /* metadata blocks pledged per dirty window: its item's leaf, and what is above */
+#define NVEFS_WINDOW_PLEDGE_MAX (NVEFS_WINDOW_PLEDGE + NVEFS_WINDOW_BLKS) /* with a new share item for each block */
 
 struct nvefs_window_mem {
 	struct nvefs_window_mem *next; /* hash bucket */
@@ -28,6 +29,7 @@ struct nvefs_window_mem {
 	uint64_t changed;
 	uint32_t cap; /* entries that there is room for; the others are holes */
 	bool dirty;
+	uint8_t pledge; /* metadata blocks, while it is dirty */
 	uint64_t *csum; /* cap checksums, behind the mappings */
 	uint64_t map[];
 };
@@ -55,6 +57,9 @@ struct nvefs_window_mem *nvefs_window_reserve(struct nvefs_inode *in, struct nve
  */
 void nvefs_window_set(struct nvefs_inode *in, struct nvefs_window_mem *w, uint32_t off, uint64_t entry,
 		      uint64_t csum, uint32_t *pledged);
+
+/* The window, dirty, takes over a pledge for share items, as much of it as it can need. */
+void nvefs_window_pledge(struct nvefs_window_mem *w, uint32_t blks, uint32_t *pledged);
 
 /* After folding: nothing differs from the tree any more. The pledge is given back. */
 void nvefs_window_clean(struct nvefs_inode *in, struct nvefs_window_mem *w);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/pledge.h"
+#include "fs/request.h"
 #include "fs/window.h"
 
 #define POOL_OPS 128u

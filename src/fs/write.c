@@ -19,13 +19,11 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "fs/pledge.h"
 #include "fs/window.h"
 
 static void write_lock(struct nvefs_op *op);
 static void write_start(struct nvefs_op *op);
 static void write_chunk(struct nvefs_op *op);
-static void write_chunk_again(struct nvefs_op *op);
 static void write_staged(struct nvefs_op *op);
 
 static int write_check(struct nvefs_op *op)
@@ -172,23 +170,20 @@ static void drop_staging(struct nvefs_op *op)
 static void write_chunk(struct nvefs_op *op)
 {
 	uint64_t last = (op->end + NVEFS_BLOCK_SIZE - 1) / NVEFS_BLOCK_SIZE;
-	uint32_t windows;
+	uint32_t windows, max_blks = op->max_blks ? op->max_blks : NVEFS_CHUNK_BLKS;
 	int err;
 
-	if (nvefs_op_space_queue(op, write_chunk))
+	if (op->commit.err) { /* of a commit for space */
+		nvefs_write_next(op, op->commit.err);
 		return;
+	}
 	op->lblk = op->pos / NVEFS_BLOCK_SIZE;
-	op->nblks = last - op->lblk > NVEFS_CHUNK_BLKS ? NVEFS_CHUNK_BLKS : (uint32_t)(last - op->lblk);
+	op->nblks = last - op->lblk > max_blks ? max_blks : (uint32_t)(last - op->lblk);
 	memset(op->how, NVEFS_HOW_NONE, op->nblks);
 	memset(op->map, 0, op->nblks * sizeof(op->map[0]));
 	windows = (uint32_t)((op->lblk + op->nblks - 1) / NVEFS_WINDOW_BLKS - op->lblk / NVEFS_WINDOW_BLKS) + 1;
-	err = nvefs_op_pledge(op, windows);
-	if (err == -ENOSPC && nvefs_op_space_try(op, false)) {
-		/* Pledges of maps that are dirty now come back when those are folded. */
-		nvefs_op_commit(op, 0, true, write_chunk_again);
-		return;
-	}
-	if (err == -ENOSPC && nvefs_op_space_wait(op, write_chunk))
+	err = nvefs_op_pledge(op, windows * NVEFS_WINDOW_PLEDGE);
+	if (err == -ENOSPC && nvefs_write_wait(op))
 		return;
 	op->step = write_staged;
 	if (!err)
@@ -196,14 +191,6 @@ static void write_chunk(struct nvefs_op *op)
 	op->commit.err = err;
 	if (!op->pending)
 		write_staged(op);
-}
-
-static void write_chunk_again(struct nvefs_op *op)
-{
-	if (op->commit.err)
-		nvefs_write_next(op, op->commit.err);
-	else
-		write_chunk(op);
 }
 
 static bool staged_good(struct nvefs_op *op, const struct nvefs_op_io *oi)
@@ -287,11 +274,32 @@ static void write_staged(struct nvefs_op *op)
 		shared_decided(op);
 }
 
+/* Blocks that fallocate promised, all of them: they need space for their checksums only. */
+static bool is_preallocated(struct nvefs_op *op)
+{
+	uint64_t entry[NVEFS_CHUNK_BLKS], csum[NVEFS_CHUNK_BLKS];
+	uint32_t i;
+
+	if (nvefs_blocks_look(op->in, op->w->q, op->lblk, op->nblks, entry, csum))
+		return false;
+	for (i = 0; i < op->nblks; i++)
+		if (nvefs_went_type(entry[i]) != NVEFS_EXT_UNWRITTEN)
+			return false;
+	return true;
+}
+
 bool nvefs_write_wait(struct nvefs_op *op)
 {
-	if (!nvefs_op_space_wait(op, write_chunk))
-		return false;
 	drop_staging(op);
+	if (nvefs_op_space_wait(op, write_chunk))
+		return true;
+	if (!op->last_resort && is_preallocated(op))
+		op->last_resort = true;
+	else if (op->nblks > 1)
+		op->max_blks = (op->nblks + 3) / 4; /* as much as there is room for */
+	else
+		return false;
+	nvefs_op_ready(op, write_chunk);
 	return true;
 }
 
@@ -304,7 +312,7 @@ void nvefs_write_next(struct nvefs_op *op, int err)
 		op->pos = chunk_end(op);
 	drop_staging(op);
 	nvefs_op_unpledge(op);
-	nvefs_op_space_done(op, err);
+	op->last_resort = false;
 	done = op->pos - op->start;
 	if (!err && op->pos < op->end) {
 		nvefs_op_ready(op, write_chunk);

@@ -39,8 +39,7 @@ static inline const uint8_t *nvefs_write_bytes(const struct nvefs_op *op, uint32
 /* All blocks of the chunk are decided but for NONE ones: place them, write, remap, then nvefs_write_next. */
 void nvefs_write_place(struct nvefs_op *op);
 /*
- * No place, and nothing is held for the chunk: true when the space that other requests hold for their metadata
- * may come back, after which the chunk begins anew.
+ * No space, and no block is held for the chunk: true when the chunk, or a smaller one, begins anew.
  */
 bool nvefs_write_wait(struct nvefs_op *op);
 /* The chunk is mapped (err 0), or nothing of it is: go on or end. */

@@ -211,13 +211,15 @@ static int64_t coming_blks(const struct nvefs_alloc *a)
 }
 
 /* A promise about later: what a commit gives back counts, since folding commits when it must. */
-int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks)
+int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks, bool last_resort)
 {
 	struct nvefs_alloc *a = st->alloc;
 	int64_t coming = coming_blks(a), room = __atomic_load_n(&a->room, __ATOMIC_RELAXED);
 
 	if (!blks)
 		return 0;
+	if (last_resort)
+		coming += a->reserve / 4;
 	blks *= a->copies;
 	do {
 		if (room + coming < (int64_t)blks)
@@ -233,6 +235,16 @@ void nvefs_alloc_unpledge(struct nvefs_store *st, uint32_t blks)
 	blks *= st->alloc->copies;
 	__atomic_fetch_sub(&st->alloc->pledged, blks, __ATOMIC_RELAXED);
 	nvefs_room_put(st->alloc, blks);
+}
+
+bool nvefs_alloc_promised(const struct nvefs_store *st)
+{
+	return __atomic_load_n(&st->alloc->pledged, __ATOMIC_RELAXED) != 0;
+}
+
+bool nvefs_alloc_has_room(const struct nvefs_store *st, int64_t blks)
+{
+	return __atomic_load_n(&st->alloc->room, __ATOMIC_RELAXED) >= blks;
 }
 
 bool nvefs_alloc_more(struct nvefs_store *st)

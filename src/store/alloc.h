@@ -45,6 +45,12 @@ struct nvefs_alloc_cursor {
  */
 int nvefs_alloc_data(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_alloc_cursor *c,
 		     uint32_t want, uint64_t *ret_pblk, uint32_t *ret_got, bool *ret_more);
+/*
+ * One block out of the metadata reserve, of which half stays. For who gives back another one by the next
+ * commit, and has tried nvefs_alloc_data after all that was to come back had come back.
+ */
+int nvefs_alloc_data_last(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_alloc_cursor *c,
+			  uint64_t *ret_pblk);
 /* Reserved, but not written: free again at once. */
 void nvefs_block_unreserve(struct nvefs_store *st, uint64_t pblk, uint32_t count);
 /* Reserved, but in an unknown state (a write timed out): out of use until the next mount. */
@@ -87,9 +93,12 @@ int nvefs_free_meta_prepare(struct nvefs_txn *t, uint64_t pblk);
 /*
  * Promise that `blks` metadata blocks, each with its second copy, can be had
  * later (a dirty segment map will need tree space when folded). -ENOSPC when
- * they cannot. Give back with nvefs_alloc_unpledge.
+ * they cannot. Give back with nvefs_alloc_unpledge. last_resort: out of the
+ * reserve, up to a quarter of it: for what was promised earlier, or frees something.
  */
-int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks);
+int nvefs_alloc_pledge(struct nvefs_store *st, uint32_t blks, bool last_resort);
+/* So many blocks are free at this moment, beside the reserve and pledges. */
+bool nvefs_alloc_has_room(const struct nvefs_store *st, int64_t blks);
 void nvefs_alloc_unpledge(struct nvefs_store *st, uint32_t blks);
 
 /*
@@ -135,12 +144,15 @@ void nvefs_alloc_release(struct nvefs_store *st, struct nvefs_queue *q, uint64_t
 /*
  * [txn begin] Under the meta lock for writing: the allocator can serve `blks`
  * metadata blocks, each with its second copy, without I/O. 0, -EAGAIN, -ENOSPC (see nvefs_alloc_more), -ENOMEM, -EUCLEAN.
- * Without NVEFS_TXN_FREEING it leaves the reserve and the pledges alone, with it
- * both may be used: transactions that free, and those that fold what was pledged for.
+ * With NVEFS_TXN_FREEING it may use the reserve and what is pledged: transactions that free, and those that
+ * fold what was pledged for. Without, it leaves half of the reserve alone, and of the other half may use
+ * as much as is pledged, most of which comes back.
  */
 int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_flags, struct nvefs_miss *miss);
 /* True when -ENOSPC may go away by a commit (and a checkpoint): something is quarantined. Any thread. */
 bool nvefs_alloc_more(struct nvefs_store *st);
+/* True when it may go away by folding, or when requests end: blocks are pledged. */
+bool nvefs_alloc_promised(const struct nvefs_store *st);
 /*
  * [txn] Called by nvefs_txn_end before it drops the meta lock: brings the items
  * of the groups whose bitmaps were changed up to date. Not done on each change,

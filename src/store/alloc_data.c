@@ -168,6 +168,48 @@ static int cursor_move(struct nvefs_store *st, struct nvefs_queue *q, struct nve
 	return -ENOSPC;
 }
 
+/* Up to n blocks, which have been taken out of room. */
+static int take(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_alloc_cursor *c, uint32_t n,
+		uint64_t *ret_pblk, uint32_t *ret_got)
+{
+	struct nvefs_alloc *a = st->alloc;
+	int err;
+
+	*ret_got = 0;
+	do {
+		err = cursor_take(a, c, n, ret_pblk, ret_got);
+		if (err || *ret_got)
+			break;
+		err = cursor_move(st, q, c);
+	} while (!err);
+	return err;
+}
+
+static void count_reserved(struct nvefs_alloc *a, uint32_t n)
+{
+	__atomic_fetch_add(&a->held, n, __ATOMIC_RELAXED);
+	__atomic_fetch_add(&a->reserved, n, __ATOMIC_RELAXED);
+}
+
+int nvefs_alloc_data_last(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_alloc_cursor *c,
+			  uint64_t *ret_pblk)
+{
+	struct nvefs_alloc *a = st->alloc;
+	uint32_t got;
+	int err = 0;
+
+	if (__atomic_fetch_sub(&a->room, 1, __ATOMIC_RELAXED) <= -(int64_t)(a->reserve / 2))
+		err = -ENOSPC;
+	/* What is left may all be in the stash. */
+	if (!err && !nvefs_stash_lend(st, ret_pblk))
+		err = take(st, q, c, 1, ret_pblk, &got);
+	if (err)
+		nvefs_room_put(a, 1);
+	else
+		count_reserved(a, 1);
+	return err;
+}
+
 int nvefs_alloc_data(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_alloc_cursor *c,
 		     uint32_t want, uint64_t *ret_pblk, uint32_t *ret_got, bool *ret_more)
 {
@@ -182,22 +224,15 @@ int nvefs_alloc_data(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs
 		more = nvefs_alloc_more(st);
 		n = nvefs_room_get(a, want);
 	}
-	while (n) {
-		err = cursor_take(a, c, n, ret_pblk, &got);
-		if (err || got)
-			break;
-		err = cursor_move(st, q, c);
-		if (err)
-			break;
-	}
+	if (n)
+		err = take(st, q, c, n, ret_pblk, &got);
 	nvefs_room_put(a, n - got);
 	if (err) {
 		if (ret_more)
 			*ret_more = more;
 		return err;
 	}
-	__atomic_fetch_add(&a->held, got, __ATOMIC_RELAXED);
-	__atomic_fetch_add(&a->reserved, got, __ATOMIC_RELAXED);
+	count_reserved(a, got);
 	*ret_got = got;
 	return 0;
 }

@@ -41,9 +41,12 @@ static uint32_t need_blks(const struct nvefs_alloc *a, uint32_t credits)
 static bool may_use(const struct nvefs_alloc *a, uint32_t need, uint32_t txn_flags)
 {
 	int64_t room = __atomic_load_n(&a->room, __ATOMIC_RELAXED);
+	int64_t pledged = (int64_t)__atomic_load_n(&a->pledged, __ATOMIC_RELAXED);
 
 	if (txn_flags & NVEFS_TXN_FREEING)
-		room += a->reserve + (int64_t)__atomic_load_n(&a->pledged, __ATOMIC_RELAXED);
+		room += a->reserve + pledged;
+	else
+		room += pledged < a->reserve / 2 ? pledged : a->reserve / 2;
 	return room >= (int64_t)need * a->copies;
 }
 
@@ -282,6 +285,22 @@ int nvefs_alloc_meta_ready(struct nvefs_store *st, uint32_t blks, uint32_t txn_f
 	for (uint32_t i = 0; i < a->copies && !err; i++)
 		err = stash_ready(st, &a->stash[i], need, want, miss);
 	return err;
+}
+
+bool nvefs_stash_lend(struct nvefs_store *st, uint64_t *ret_pblk)
+{
+	struct nvefs_stash *s = &st->alloc->stash[0];
+	bool lent;
+
+	nvefs_store_wrlock(st);
+	lent = s->len != 0;
+	if (lent) {
+		struct nvefs_stash_entry e = s->e[s->head + --s->len];
+
+		*ret_pblk = nvefs_layout_group_start(e.group) + e.off;
+	}
+	nvefs_store_wrunlock(st);
+	return lent;
 }
 
 static int stash_take(struct nvefs_txn *t, struct nvefs_stash *s, uint64_t *ret_pblk)

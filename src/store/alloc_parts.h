@@ -49,6 +49,10 @@ uint32_t nvefs_group_take(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint
 /* Reserved (or released) -> free. Does not touch room and held. */
 void nvefs_group_give(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint32_t off, uint32_t n);
 
+/* ---- alloc_meta.c ---- */
+/* A block of the stash, reserved, becomes the caller's: as if it had been allocated for data. No lock held. */
+bool nvefs_stash_lend(struct nvefs_store *st, uint64_t *ret_pblk);
+
 /* ---- quarantine.c. Group lock held. ---- */
 void nvefs_quarantine_add(struct nvefs_alloc *a, struct nvefs_group_mem *m, uint32_t off,
 			  uint32_t kind, uint64_t txn);

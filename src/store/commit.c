@@ -33,7 +33,7 @@ void nvefs_commit_request(struct nvefs_store *st, struct nvefs_commit_waiter *w)
 	if (!w->txn)
 		w->txn = nvefs_txn_running(st);
 	w->err = 0;
-	if (w->fold || !waiter_durable(st, w)) {
+	if (w->fold || w->reclaim || !waiter_durable(st, w)) {
 		nvefs_mutex_lock(&c->lock);
 		if (c->up && !nvefs_store_error(st)) {
 			nvefs_list_push(&c->waiters, &w->link);
@@ -184,6 +184,7 @@ static void answer(struct nvefs_store *st, struct nvefs_list *batch, int fold_er
 
 struct round {
 	struct nvefs_list batch;
+	struct nvefs_list late; /* answered when blocks have come back */
 	bool timer, fold, reclaim, stop;
 };
 
@@ -191,25 +192,29 @@ struct round {
 static void round_take(struct nvefs_store *st, struct round *r, uint64_t deadline)
 {
 	struct nvefs_commit *c = &st->commit;
-	struct nvefs_list *l;
+	struct nvefs_list *l, *tmp;
 
 	memset(r, 0, sizeof(*r));
 	nvefs_list_init(&r->batch);
+	nvefs_list_init(&r->late);
 	nvefs_mutex_lock(&c->lock);
 	while (nvefs_list_empty(&c->waiters) && !c->kick && !c->ask && !c->reclaim && !c->stop &&
 	       !r->timer)
 		r->timer = !nvefs_cond_wait_until(&c->wake, &c->lock, deadline);
-	nvefs_list_splice(&r->batch, &c->waiters);
-	r->fold = c->kick || c->stop || r->timer;
-	r->reclaim = c->reclaim || c->stop;
+	nvefs_list_for_each_safe (l, tmp, &c->waiters) {
+		const struct nvefs_commit_waiter *w = nvefs_container_of(l, struct nvefs_commit_waiter, link);
+
+		r->fold |= w->fold;
+		nvefs_list_del(l);
+		nvefs_list_push(w->reclaim ? &r->late : &r->batch, l);
+	}
+	r->fold |= c->kick || c->stop || r->timer;
+	r->reclaim = c->reclaim || c->stop || !nvefs_list_empty(&r->late);
 	r->stop = c->stop;
 	c->kick = c->ask = c->reclaim = false;
 	if (r->reclaim)
 		c->reclaims_asked++;
 	nvefs_mutex_unlock(&c->lock);
-
-	nvefs_list_for_each (l, &r->batch)
-		r->fold |= nvefs_container_of(l, struct nvefs_commit_waiter, link)->fold;
 }
 
 /* Those that need no folding and came while others were folded can share this commit. */
@@ -220,7 +225,9 @@ static void round_join(struct nvefs_store *st, struct round *r)
 
 	nvefs_mutex_lock(&c->lock);
 	nvefs_list_for_each_safe (l, tmp, &c->waiters) {
-		if (nvefs_container_of(l, struct nvefs_commit_waiter, link)->fold)
+		const struct nvefs_commit_waiter *w = nvefs_container_of(l, struct nvefs_commit_waiter, link);
+
+		if (w->fold || w->reclaim)
 			continue;
 		nvefs_list_del(l);
 		nvefs_list_push(&r->batch, l);
@@ -248,6 +255,7 @@ static void round_run(struct nvefs_store *st, struct round *r)
 
 	if (nvefs_store_error(st)) {
 		answer(st, &r->batch, -EIO);
+		answer(st, &r->late, -EIO);
 		return;
 	}
 	if (r->fold && st->opts.fold)
@@ -255,11 +263,13 @@ static void round_run(struct nvefs_store *st, struct round *r)
 	round_join(st, r);
 	if (nvefs_journal_commit(st, st->commit.q, &wrote) != 0) {
 		answer(st, &r->batch, -EIO);
+		answer(st, &r->late, -EIO);
 		return;
 	}
 	answer(st, &r->batch, fold_err);
 	idle = r->timer && !wrote;
 	settle(st, r->reclaim || idle);
+	answer(st, &r->late, fold_err);
 	nvefs_heal_run(st, st->commit.q);
 	if (r->stop && fold_err && !st->commit.stop_err)
 		st->commit.stop_err = fold_err;

@@ -172,12 +172,14 @@ uint64_t nvefs_txn_durable(const struct nvefs_store *st);
  * `fold` everything dirty in memory goes with it. `done` is called once, by
  * the commit thread, outside locks: record and wake, nothing else. err: 0 or
  * the error that ended writing. If the store is already durable up to `txn`
- * and fold is false, done may be called before this returns.
+ * and fold is false, done may be called before this returns. With `reclaim` the
+ * journal is emptied as well, and done is called when all quarantined blocks that
+ * can come back have come back.
  */
 struct nvefs_commit_waiter {
 	struct nvefs_list link;
 	uint64_t txn; /* in: durable up to this one (0: the running one) */
-	bool fold;
+	bool fold, reclaim;
 	int err;
 	void (*done)(struct nvefs_commit_waiter *w);
 };

@@ -23,6 +23,14 @@ void nvefs_store_rdunlock(struct nvefs_store *st) NVEFS_NO_TSA
 {
 	nvefs_rwlock_rdunlock(&st->meta);
 }
+void nvefs_store_wrlock(struct nvefs_store *st) NVEFS_NO_TSA
+{
+	nvefs_rwlock_wrlock(&st->meta);
+}
+void nvefs_store_wrunlock(struct nvefs_store *st) NVEFS_NO_TSA
+{
+	nvefs_rwlock_wrunlock(&st->meta);
+}
 struct nvefs_root *nvefs_store_root(struct nvefs_store *st)
 {
 	return &st->root;

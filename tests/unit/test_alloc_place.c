@@ -141,7 +141,7 @@ START_TEST(full_to_the_reserve_and_back)
 	ck_assert_uint_eq(s.free, s.meta_reserve);
 	ck_assert_int_eq(nvefs_alloc_data(&f->st, Q(f), &c, 1, &pblk, &got, &more), -ENOSPC);
 	ck_assert(!more);
-	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1), -ENOSPC);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1, false), -ENOSPC);
 	/* Ordinary metadata stops as well, freeing goes on. */
 	ck_assert_int_eq(fake_begin(f, 20, 0, &t), -ENOSPC);
 	ck_assert_int_eq(fake_begin(f, 400, NVEFS_TXN_FREEING, &t), 0);
@@ -174,21 +174,64 @@ START_TEST(pledges_keep_data_out)
 	uint8_t *taken = calloc(f->st.super.nblks, 1);
 	struct nvefs_space s;
 	struct nvefs_txn t;
-	uint64_t free0;
+	uint64_t free0, pblk;
 
 	nvefs_space_get(&f->st, &s);
 	free0 = s.free;
-	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1000), 0);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1000, false), 0);
 	nvefs_space_get(&f->st, &s);
 	ck_assert_uint_eq(s.pledged, 1000);
 	ck_assert_uint_eq(s.avail, free0 - s.meta_reserve - 1000);
 	ck_assert_uint_eq(take_all(f, &c, taken), s.avail);
-	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1), -ENOSPC);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1, false), -ENOSPC);
+	/* Most of what is pledged comes back: ordinary metadata may use half of the reserve for it, no more. */
+	ck_assert_int_eq(fake_begin(f, 100, 0, &t), 0);
+	for (uint64_t i = 0; i < s.meta_reserve / 2; i++)
+		ck_assert_int_eq(nvefs_alloc_meta(&t, &pblk), 0);
+	fake_end(f, &t);
 	ck_assert_int_eq(fake_begin(f, 100, 0, &t), -ENOSPC);
 	ck_assert_int_eq(fake_begin(f, 100, NVEFS_TXN_FREEING, &t), 0);
 	fake_end(f, &t);
 	nvefs_alloc_unpledge(&f->st, 1000);
-	ck_assert_uint_eq(take_all(f, &c, taken), 1000);
+	ck_assert_uint_eq(take_all(f, &c, taken), 1000 - s.meta_reserve / 2);
+	fake_check(f);
+	free(taken);
+	fake_free(f);
+}
+END_TEST
+
+/* A quarter of the reserve for pledges, half of it for data, wherever the last blocks are. */
+START_TEST(last_resort)
+{
+	struct fake *f = fake_new(2, 1);
+	struct nvefs_alloc_cursor c = {0};
+	uint8_t *taken = calloc(f->st.super.nblks, 1);
+	struct nvefs_space s;
+	struct nvefs_txn t;
+	uint32_t i;
+	uint64_t pblk;
+
+	nvefs_space_get(&f->st, &s);
+	take_all(f, &c, taken);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, (uint32_t)s.meta_reserve / 4 + 1, true), -ENOSPC);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, (uint32_t)s.meta_reserve / 4, true), 0);
+	nvefs_alloc_unpledge(&f->st, (uint32_t)s.meta_reserve / 4);
+	if (_i) { /* all that is left goes into the stash */
+		ck_assert_int_eq(fake_begin(f, 4000, NVEFS_TXN_FREEING, &t), 0);
+		fake_end(f, &t);
+	}
+	for (i = 0; i < s.meta_reserve / 2; i++) {
+		ck_assert_int_eq(nvefs_alloc_data_last(&f->st, Q(f), &c, &pblk), 0);
+		ck_assert(!taken[pblk]);
+		taken[pblk] = 1;
+	}
+	ck_assert_int_eq(nvefs_alloc_data_last(&f->st, Q(f), &c, &pblk), -ENOSPC);
+	fake_check(f);
+	ck_assert_int_eq(fake_begin(f, 4000, NVEFS_TXN_FREEING, &t), 0);
+	fake_end(f, &t);
+	for (pblk = 0; pblk < f->st.super.nblks; pblk++)
+		if (taken[pblk])
+			nvefs_block_unreserve(&f->st, pblk, 1);
 	fake_check(f);
 	free(taken);
 	fake_free(f);
@@ -211,8 +254,8 @@ START_TEST(quarantine_promises_more)
 	fake_end(f, &t);
 	ck_assert_int_eq(nvefs_alloc_data(&f->st, Q(f), &c, 1, &pblk, &got, &more), -ENOSPC);
 	ck_assert(more);
-	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 2), -ENOSPC);
-	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1), 0);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 2, false), -ENOSPC);
+	ck_assert_int_eq(nvefs_alloc_pledge(&f->st, 1, false), 0);
 	nvefs_alloc_unpledge(&f->st, 1);
 	/* Durable is enough: the next caller collects by itself. */
 	f->st.txn_durable = f->st.txn_running++;
@@ -395,6 +438,7 @@ TCase *test_alloc_place(void)
 	tcase_add_test(tc, runs_are_aligned_to_the_unit);
 	tcase_add_loop_test(tc, full_to_the_reserve_and_back, 0, 4);
 	tcase_add_test(tc, pledges_keep_data_out);
+	tcase_add_loop_test(tc, last_resort, 0, 2);
 	tcase_add_test(tc, quarantine_promises_more);
 	tcase_add_test(tc, metadata_beyond_the_credits);
 	tcase_add_test(tc, damaged_group_is_left_alone);

@@ -16,7 +16,6 @@
 
 #include "../support/suites.h"
 #include "../support/harness.h"
-#include "fs/fs.h"
 #include "store/state.h"
 
 #define FILES 3u
@@ -543,63 +542,6 @@ START_TEST(full_and_empty_again)
 }
 END_TEST
 
-/* Blocks that a file of one-block writes, so many at a time, gets on a device with little left. */
-static uint64_t fill_in_flight(uint32_t n, const struct nvefs_mount_opts *o)
-{
-	struct flight f[FLIGHT];
-	struct harness h = {0};
-	struct nvefs_statfs s;
-	uint64_t ino, other, blk = 0;
-	struct nvefs_attr a;
-	bool full = false;
-	uint32_t i;
-
-	harness_make(&h, 64u << 20, o);
-	ck_assert_int_eq(h_create(h.w, "taken", &other), 0);
-	ck_assert_int_eq(h_create(h.w, "f", &ino), 0);
-	ck_assert_int_eq(h_sync(h.w), 0);
-	ck_assert_int_eq(nvefs_statfs(h.w, &s), 0);
-	ck_assert_int_eq(h_fallocate(h.w, other, 0, 0, (s.avail_blks - 400) * 4096), 0);
-	memset(f, 0, sizeof(f));
-	for (i = 0; i < n; i++)
-		f[i].buf = malloc(4096);
-	do {
-		for (i = 0; i < n; i++) {
-			full |= f[i].bad;
-			if (!f[i].busy && !full) {
-				start(&h, &f[i], ino, NVEFS_REQ_WRITE, blk, 1);
-				*(uint64_t *)(void *)f[i].buf = ++blk; /* unlike all others */
-			}
-		}
-		if (!nvefs_worker_run(h.w) && nvefs_worker_inflight(h.w) && nvefs_worker_prepare_wait(h.w))
-			nvefs_queue_wait(nvefs_worker_queue(h.w), UINT64_MAX);
-	} while (nvefs_worker_inflight(h.w) || !full);
-	ck_assert_int_eq(h_sync(h.w), 0);
-	ck_assert_int_eq(nvefs_getattr(h.w, ino, &a), 0);
-	for (i = 0; i < n; i++) {
-		ck_assert(!f[i].bad || f[i].req.err == -ENOSPC);
-		free(f[i].buf);
-	}
-	harness_unmount(&h);
-	harness_check(&h);
-	harness_done(&h);
-	return a.blks;
-}
-
-/*
- * What many requests hold for their metadata while they are under way comes back: no write fails for it that
- * would not fail alone, however they and the commits meet.
- */
-START_TEST(full_with_many_in_flight)
-{
-	const struct nvefs_mount_opts o = {.dedup = _i ? NVEFS_ON : NVEFS_OFF};
-	uint64_t alone = fill_in_flight(1, &o), many = fill_in_flight(FLIGHT, &o);
-
-	ck_assert_msg(many >= alone, "%llu blocks with %u in flight, %llu one at a time",
-		      (unsigned long long)many, FLIGHT, (unsigned long long)alone);
-}
-END_TEST
-
 /* Promise of fallocate: the first write to each block of the range finds its place. */
 START_TEST(preallocated_fits_a_full_disk)
 {
@@ -735,7 +677,7 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("fs_data");
-	TCase *c = tcase_create("all"), *flight = tcase_create("full");
+	TCase *c = tcase_create("all");
 
 	tcase_set_timeout(c, 120);
 	tcase_add_test(c, random_plain);
@@ -751,8 +693,5 @@ int main(void)
 	tcase_add_test(c, modes_and_limits);
 	tcase_add_loop_test(c, dedup_by_file, 0, 2);
 	suite_add_tcase(s, c);
-	tcase_set_timeout(flight, 120);
-	tcase_add_loop_test(flight, full_with_many_in_flight, 0, 2);
-	suite_add_tcase(s, flight);
 	return run_suites(s, NULL);
 }
