@@ -19,6 +19,7 @@
 
 #define MOUNT_TIMEOUT_NS 60000000000ull
 #define END_TIMEOUT_NS 120000000000ull
+#define BUSY_TIMEOUT_NS 60000000000ull
 
 int nvefs_bench_mount_init(struct nvefs_bench_mount *m, struct nvefs_error *err)
 {
@@ -141,14 +142,15 @@ int nvefs_bench_mount_stop(struct nvefs_bench_mount *m, struct nvefs_error *err)
 {
 	struct timespec pause = {.tv_nsec = 50000000};
 	bool was_mounted = m->dir[0] && is_mounted(m->dir);
+	uint64_t busy_end = nvefs_now_ns() + BUSY_TIMEOUT_NS;
 	int code = 0;
 
 	if (m->pid && !was_mounted)
 		kill(m->pid, SIGTERM);
 	/* Busy for a moment: a process that was ended may still be closing its files. */
-	for (int i = 0; i < 100 && was_mounted && is_mounted(m->dir); i++) {
+	while (was_mounted && is_mounted(m->dir)) {
 		code = unmount(m->dir);
-		if (code != -EBUSY)
+		if (code != -EBUSY || nvefs_now_ns() > busy_end)
 			break;
 		nanosleep(&pause, NULL);
 	}

@@ -60,6 +60,7 @@ static void become(const char *const argv[], int fail_fd)
 static int spawn(const char *const argv[], int out_fd, int err_fd, bool own_group, pid_t *ret_pid)
 {
 	int fail[2], code = 0;
+	ssize_t n;
 	pid_t pid;
 
 	if (pipe2(fail, O_CLOEXEC))
@@ -82,7 +83,10 @@ static int spawn(const char *const argv[], int out_fd, int err_fd, bool own_grou
 		become(argv, fail[1]);
 	}
 	close(fail[1]);
-	if (read(fail[0], &code, sizeof(code)) != sizeof(code))
+	do
+		n = read(fail[0], &code, sizeof(code));
+	while (n < 0 && errno == EINTR);
+	if (n != sizeof(code))
 		code = 0;
 	close(fail[0]);
 	if (code) {
@@ -126,8 +130,11 @@ static int collect(int out_fd, int err_fd, struct text *out, struct text *err)
 	struct text *texts[2] = {out, err};
 
 	while (fds[0].fd >= 0 || fds[1].fd >= 0) {
-		if (poll(fds, 2, -1) < 0 && errno != EINTR)
-			return -errno;
+		if (poll(fds, 2, -1) < 0) {
+			if (errno != EINTR)
+				return -errno;
+			continue; /* what it said of the descriptors is from the time before */
+		}
 		for (int i = 0; i < 2; i++) {
 			int more = 1;
 
