@@ -1,16 +1,22 @@
 # SPDX-License-Identifier: MIT
 """What the tests of the mounted file system share: programs, images, mounts, and their end."""
 import atexit
+import contextlib
+import faulthandler
 import json
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
-TIMEOUT = float(os.environ.get("NVEFS_TEST_TIMEOUT", "60"))
+# Seconds for whatever has to happen: who needs longer hangs. Far above what an idle machine needs.
+TIMEOUT = float(os.environ.get("NVEFS_TEST_TIMEOUT", "180"))
 
 ROUTES = ("native", "scsi")
 SWITCH = ("off", "on")
@@ -54,6 +60,30 @@ def run(*args, check=True, timeout=None, **kw):
     return r
 
 
+@contextlib.contextmanager
+def started(*args, **kw):
+    """A program that runs beside the test, and not for longer than it: whatever fails, nobody waits for it without end."""
+    with subprocess.Popen([str(a) for a in args], **kw) as p:
+        try:
+            yield p
+        finally:
+            if p.poll() is None:
+                os.killpg(p.pid, signal.SIGKILL) if kw.get("start_new_session") else p.kill()
+
+
+def next_line(p, stream):
+    """The next line of a program that was started; when none comes it is ended, and the test fails."""
+    timer = threading.Timer(TIMEOUT, p.kill)
+    timer.start()
+    try:
+        line = stream.readline()
+    finally:
+        timer.cancel()
+    if not line:
+        raise AssertionError(f"{p.args}: no further line within {TIMEOUT} s, or it ended: exit {p.poll()}")
+    return line
+
+
 def mounts():
     """(mount point, type, source) of all mounts, oldest first; asks no file system."""
     out = []
@@ -74,6 +104,7 @@ class Case(unittest.TestCase):
         self.img = os.path.join(self.dir, "disk.img")
         os.chmod(self.dir, 0o755)
         os.mkdir(self.mnt)
+        janitor.told(self.dir)
         atexit.register(clean, self.dir)
 
     def tearDown(self):
@@ -135,7 +166,7 @@ class Case(unittest.TestCase):
         if r.returncode:
             self.skipTest("no private mount name space, as in a chroot whose root is no mount point: " + r.stderr.strip())
 
-    def wait_until(self, what, condition, seconds=20.0):
+    def wait_until(self, what, condition, seconds=TIMEOUT):
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
@@ -147,9 +178,83 @@ def clean(directory):
     """Take away all mounts below a directory, wait for their daemons, then remove it."""
     for m in reversed(mounts()):
         if m[0].startswith(directory + "/"):
-            if subprocess.run([UMOUNT, m[0]], capture_output=True, timeout=TIMEOUT, check=False).returncode:
-                subprocess.run(["umount", "-i", "-l", m[0]], capture_output=True, check=False)
+            try:
+                done = not subprocess.run([UMOUNT, m[0]], capture_output=True, timeout=TIMEOUT, check=False).returncode
+            except subprocess.TimeoutExpired:
+                print(f"umount.nvefs {m[0]}: not within {TIMEOUT} s", file=sys.stderr)
+                done = False
+            if not done:
+                subprocess.run(["umount", "-i", "-l", m[0]], capture_output=True, timeout=TIMEOUT, check=False)
     shutil.rmtree(directory, ignore_errors=True)
+
+
+def users(directory):
+    """Processes whose command lines name a directory or something in it."""
+    name, out = re.compile(re.escape(directory.encode()) + rb"[/\0]"), []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as f:
+                if name.search(f.read()):
+                    out.append(int(pid))
+        except OSError:
+            pass
+    return out
+
+
+class Janitor:
+    """
+    Takes away what a test program leaves that is ended in the middle, as meson does after a time limit: mounts,
+    daemons and other programs that name the test's directory. A process of its own, which sees the other end of its pipe
+    closed whatever the end was.
+    """
+
+    def __init__(self):
+        self.pipe = None
+
+    def start(self):
+        end, self.pipe = os.pipe()
+        pid = os.fork()
+        if pid:
+            os.close(end)
+            return
+        status = 1
+        try:
+            os.close(self.pipe)
+            os.setsid()
+            # Not ours: whoever reads what the test says waits for the last one that could write.
+            null = os.open(os.devnull, os.O_RDWR)
+            for fd in (0, 1, 2):
+                os.dup2(null, fd)
+            with os.fdopen(end, encoding="utf-8") as f:
+                directories = f.read().split("\n")
+            for directory in filter(os.path.isdir, directories):
+                self.take_away(directory)
+            status = 0
+        finally:
+            os._exit(status)
+
+    def told(self, directory):
+        if self.pipe is not None:
+            os.write(self.pipe, (directory + "\n").encode())
+
+    @staticmethod
+    def take_away(directory):
+        end = time.monotonic() + 5  # in which a daemon writes what it has; and a program may just be mounting
+        while True:
+            late = time.monotonic() > end
+            for pid in users(directory) if late else ():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            below = [m[0] for m in reversed(mounts()) if m[0].startswith(directory + "/")]
+            for mnt in below:
+                subprocess.run(["umount", "-i", "-l", mnt], timeout=TIMEOUT, check=False)
+            if not below and not users(directory) or time.monotonic() > end + TIMEOUT:
+                break
+            time.sleep(0.1)
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+janitor = Janitor()
 
 
 class Lines(unittest.TextTestResult):
@@ -201,7 +306,11 @@ class Lines(unittest.TextTestResult):
 
 
 def run_tests():
-    """Run the tests of the program's own file, and exit."""
+    """Run the tests of the program's own file, and exit. Ended by a time limit: it says where it stood."""
+    faulthandler.register(signal.SIGTERM, file=sys.stdout, chain=True)
+    # A shell lets its background jobs ignore it, and so would the programs under test.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    janitor.start()
     runner = unittest.TextTestRunner(stream=sys.stdout, resultclass=Lines, verbosity=0)
     program = unittest.main(module="__main__", exit=False, testRunner=runner)
     sys.exit(0 if program.result.wasSuccessful() else 1)

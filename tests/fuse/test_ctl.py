@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 
-from harness import BUILD, CTL, NVEFS, Case, main, run
+from harness import BUILD, CTL, NVEFS, TIMEOUT, Case, main, run, started
 
 NOBODY = 65534
 
@@ -109,17 +109,17 @@ class Ctl(Case):
         """None waits for another for long, and each has an answer."""
         asking = [subprocess.Popen([CTL, "info", "--json", self.mnt], stdout=subprocess.PIPE, text=True)
                   for _ in range(30)]
-        answers = [json.loads(p.communicate(timeout=60)[0]) for p in asking]
+        answers = [json.loads(p.communicate(timeout=TIMEOUT)[0]) for p in asking]
         self.assertTrue(all(p.returncode == 0 for p in asking))
         for a in answers:
             self.assertTrue(a["health"] and a["health"]["spare_percent"] == 100 or "too many" in a["health_error"], a)
 
     def test_mount_warns_of_a_dying_drive(self):
         self.umount()
-        with subprocess.Popen([NVEFS, "-f", self.img + ",spare=3", self.mnt], stderr=subprocess.PIPE, text=True) as p:
+        with started(NVEFS, "-f", self.img + ",spare=3", self.mnt, stderr=subprocess.PIPE, text=True) as p:
             self.wait_until("the mount", self.is_mounted)
             self.umount()
-            said = p.communicate(timeout=60)[1]
+            said = p.communicate(timeout=TIMEOUT)[1]
         self.assertIn("spare is below its threshold (spare 3 %, threshold 10 %", said)
 
     def test_write_protected(self):
@@ -257,7 +257,8 @@ class Ctl(Case):
         copy = os.path.join(self.dir, "nvefsctl")
         shutil.copy(CTL, copy)
         os.chmod(copy, 0o755)
-        r = subprocess.run([copy, "stats", self.mnt], capture_output=True, text=True, preexec_fn=demote, check=False)
+        r = subprocess.run([copy, "stats", self.mnt], capture_output=True, text=True, preexec_fn=demote, check=False,
+                           timeout=TIMEOUT)
         self.assertEqual(r.returncode, 1)
         self.assertIn("only root", r.stderr)
 

@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 
-from harness import CTL, DUMP, FSCK, MKFS, NVEFS, TUNE, Case, main, run
+from harness import CTL, DUMP, FSCK, MKFS, NVEFS, TIMEOUT, TUNE, Case, main, next_line, run, started
 
 BLOCK, CLAIM, BEAT = 4096, 8, 12
 INTERVAL = 0.1
@@ -42,28 +42,37 @@ class OtherHost(threading.Thread):
         except OSError:
             self.fd = os.open(image, os.O_RDWR)
         self.block, self.end = mmap.mmap(-1, BLOCK), threading.Event()
+        self.last, self.late = 0.0, False  # so late that others may take it for gone
 
     def run(self):
         n = 0
         while not self.end.wait(INTERVAL / 4):
             n += 1
+            self.beat_is_due()
             os.preadv(self.fd, [self.block], BEAT * BLOCK)
             self.block[72:80] = n.to_bytes(8, "little")
             os.pwritev(self.fd, [self.block], BEAT * BLOCK)
 
+    def beat_is_due(self):
+        now = time.monotonic()
+        self.late |= now - self.last > WATCH / 2
+        self.last = now
+
     def __enter__(self):
+        self.last = time.monotonic()
         self.start()
         return self
 
     def __exit__(self, *args):
         self.end.set()
         self.join()
+        self.beat_is_due()
         os.close(self.fd)
 
 
 class Hosts(Case):
-    def make(self):
-        self.mkfs("64M", "-O", "mmp", "-E", "mmp_update_interval=100ms")
+    def make(self, *options, interval="100ms"):
+        self.mkfs("64M", *options, "-O", "mmp", "-E", f"mmp_update_interval={interval}")
 
     def kill(self):
         """The daemon dies, and its mount with it."""
@@ -79,14 +88,14 @@ class Hosts(Case):
         self.assertIn(how, r.stdout + r.stderr)
 
     def test_clean(self):
-        self.make()
+        self.make(interval="2")  # a beat is late after ten seconds
         for _ in range(2):
             r = self.mount()
             self.assertEqual(r.stderr, "")
             info = self.info()
             self.assertIs(info["multiple_mount_protection"], True)
-            self.assertEqual(info["heartbeat_ms"], 100)
-            self.assertIn("heartbeat every 100 ms", run(CTL, "info", self.mnt).stdout)
+            self.assertEqual(info["heartbeat_ms"], 2000)
+            self.assertIn("heartbeat every 2000 ms", run(CTL, "info", self.mnt).stdout)
             self.put("f", b"x" * 5000)
             self.assertEqual(self.stats()["errors"]["late_heartbeats"], 0)
             self.umount()
@@ -127,30 +136,72 @@ class Hosts(Case):
         self.assertIn("waiting up to 1 s", r.stderr)
         self.assertEqual(self.mount().stderr, "")
 
+    def beside_other_host(self, prepare, work):
+        """On a machine that stands still for half a watch the other host is gone, rightly: then once more."""
+        for left in range(9, -1, -1):
+            prepare()
+            other = OtherHost(self.img)
+            try:
+                with other:
+                    work()
+                return
+            except AssertionError as e:
+                if not other.late or not left:
+                    raise
+                print(f"the other host's beats were late: once more: {e}")
+                if self.is_mounted():
+                    self.umount(check=False)
+
     def test_refused(self):
-        self.make()
-        self.mount()
-        self.kill()
-        with OtherHost(self.img):
-            for opts in ("rw", "ro"):
-                self.refused("-o mmp=force", NVEFS, self.img, self.mnt, "-o", opts, code=32)
-            self.refused("--mmp=force", MKFS, "-f", self.img, code=1)
-            for args in (("-n",), ("-p",), ("-y", "-f")):
-                self.refused("--mmp=force", FSCK, *args, self.img, code=8)
-            self.assertEqual(self.mount("ro", "mmp=force").returncode, 0)
-            self.umount()
-            run(FSCK, "-n", "--mmp=force", self.img)
-            # The thread writes no claim, so that it is taken from it.
-            self.assertIn("it is taken from there: waiting 1 s", self.mount("mmp=force").stderr)
-            self.put("f", b"z")
-            self.umount()
-            run(FSCK, "-y", "--mmp=force", self.img)
-            run(MKFS, "-q", "-f", "--mmp=force", self.img)
+        def prepare():
+            self.make("-f", "--mmp=force")
+            self.mount()
+            self.kill()
+
+        self.beside_other_host(prepare, self.refused_in_all_ways)
         self.assertEqual(self.mount().stderr, "")
+
+    def refused_in_all_ways(self):
+        for opts in ("rw", "ro"):
+            self.refused("-o mmp=force", NVEFS, self.img, self.mnt, "-o", opts, code=32)
+        self.refused("--mmp=force", MKFS, "-f", self.img, code=1)
+        for args in (("-n",), ("-p",), ("-y", "-f")):
+            self.refused("--mmp=force", FSCK, *args, self.img, code=8)
+        self.assertEqual(self.mount("ro", "mmp=force").returncode, 0)
+        self.umount()
+        run(FSCK, "-n", "--mmp=force", self.img)
+        # The thread writes no claim, so that it is taken from it.
+        self.assertIn("it is taken from there: waiting 1 s", self.mount("mmp=force").stderr)
+        self.put("f", b"z")
+        self.umount()
+        run(FSCK, "-y", "--mmp=force", self.img)
+        run(MKFS, "-q", "-f", "--mmp=force", self.img)
 
     def test_switched_on_and_off(self):
         """By tune.nvefs on what was made without; and not behind the back of a mount, or of another host."""
-        self.mkfs("64M")
+        def prepare():
+            self.mkfs("64M", "-f", "--mmp=force")
+            self.switched_on()
+            self.kill()
+
+        def work():
+            for args in (("-O", "^mmp"), ("-n", "-L", "x")):
+                self.refused("--mmp=force", TUNE, *args, self.img, code=1)
+
+        self.beside_other_host(prepare, work)
+        self.mount()
+        self.umount()
+        run(TUNE, "-O", "^mmp", "-U", "random", self.img)
+        self.mount()
+        info = self.info()
+        self.assertEqual((info["heartbeat_ms"], info["read_only"]), (0, False))
+        self.umount()
+        for slot in json.loads(run(DUMP, "--json", self.img, "super").stdout):
+            self.assertEqual(slot["uuid"], info["uuid"])
+            self.assertNotEqual(slot["uuid"], slot["mkfs_uuid"])
+        self.fsck()
+
+    def switched_on(self):
         self.mount()
         self.put("f", b"1" * 5000)
         r = run(TUNE, "-O", "mmp", self.img, check=False)
@@ -169,21 +220,6 @@ class Hosts(Case):
         info = self.info()
         self.assertEqual((info["heartbeat_ms"], info["label"], info["read_only"]), (100, "shared", False))
         self.assertEqual(self.get("f"), b"1" * 5000)
-        self.kill()
-        with OtherHost(self.img):
-            for args in (("-O", "^mmp"), ("-n", "-L", "x")):
-                self.refused("--mmp=force", TUNE, *args, self.img, code=1)
-        self.mount()
-        self.umount()
-        run(TUNE, "-O", "^mmp", "-U", "random", self.img)
-        self.mount()
-        info = self.info()
-        self.assertEqual((info["heartbeat_ms"], info["read_only"]), (0, False))
-        self.umount()
-        for slot in json.loads(run(DUMP, "--json", self.img, "super").stdout):
-            self.assertEqual(slot["uuid"], info["uuid"])
-            self.assertNotEqual(slot["uuid"], slot["mkfs_uuid"])
-        self.fsck()
 
     def test_taken_away(self):
         self.make()
@@ -207,20 +243,20 @@ class Hosts(Case):
         self.mount()
         self.kill()
         for sig in (signal.SIGINT, signal.SIGTERM):
-            with subprocess.Popen([NVEFS, self.img, self.mnt], stderr=subprocess.PIPE, text=True) as p:
-                self.assertIn("waiting up to 300 s", p.stderr.readline())
+            with started(NVEFS, self.img, self.mnt, stderr=subprocess.PIPE, text=True) as p:
+                self.assertIn("waiting up to 300 s", next_line(p, p.stderr))
                 p.send_signal(sig)
-                p.wait(timeout=20)
+                p.wait(timeout=TIMEOUT)
             self.wait_until("the target to be free", lambda: run(DUMP, self.img, check=False).returncode == 0)
-        with subprocess.Popen([NVEFS, "-f", self.img, self.mnt], stderr=subprocess.PIPE, text=True) as p:
-            self.assertIn("waiting up to 300 s", p.stderr.readline())
+        with started(NVEFS, "-f", self.img, self.mnt, stderr=subprocess.PIPE, text=True) as p:
+            self.assertIn("waiting up to 300 s", next_line(p, p.stderr))
             p.send_signal(signal.SIGTERM)
-            self.assertIn("given up", p.communicate(timeout=20)[1])
+            self.assertIn("given up", p.communicate(timeout=TIMEOUT)[1])
             self.assertEqual(p.returncode, 32)
-        with subprocess.Popen([FSCK, "-y", self.img], stderr=subprocess.PIPE, text=True) as p:
-            self.assertIn("waiting up to 300 s", p.stderr.readline())
+        with started(FSCK, "-y", self.img, stderr=subprocess.PIPE, text=True) as p:
+            self.assertIn("waiting up to 300 s", next_line(p, p.stderr))
             p.send_signal(signal.SIGINT)
-            p.communicate(timeout=20)
+            p.communicate(timeout=TIMEOUT)
             self.assertEqual(p.returncode, 32)
 
     def test_shared_is_told(self):

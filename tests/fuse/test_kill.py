@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 
-from harness import FSCK, Case, main, run
+from harness import FSCK, TIMEOUT, Case, main, run
 
 ROUNDS = int(os.environ.get("NVEFS_TEST_KILLS", "6"))
 SEED = int(os.environ.get("NVEFS_TEST_SEED", "1"))
@@ -86,7 +86,7 @@ class Kill(Case):
                 time.sleep(rnd.uniform(0.3, 2.0))
                 os.kill(daemon, signal.SIGKILL)
                 for p in procs:
-                    text = p.communicate(timeout=60)[0]
+                    text = p.communicate(timeout=TIMEOUT)[0]
                     done = self.durable(text)
                     # The last unlinks may or may not have happened: only what was never unlinked is sure.
                     must.update(done)

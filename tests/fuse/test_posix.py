@@ -12,7 +12,7 @@ import struct
 import subprocess
 import time
 
-from harness import Case, main, run
+from harness import TIMEOUT, Case, main, run
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 KEEP_SIZE, PUNCH, ZERO = 1, 2, 16
@@ -245,7 +245,8 @@ class Posix(Case):
         def write_and_run():
             with open(self.path("id"), "r+b") as f:
                 f.write(head)
-            out = subprocess.run([self.path("id")], capture_output=True, text=True, check=False).stdout
+            out = subprocess.run([self.path("id")], capture_output=True, text=True, check=False,
+                                 timeout=TIMEOUT).stdout
             os._exit(1 if "euid=0" in out else 0)
 
         self.assertEqual(as_user(write_and_run), 0)

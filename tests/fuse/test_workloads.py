@@ -25,7 +25,7 @@ SQLITE = r"""
 import random, sqlite3, sys
 path, seed = sys.argv[1], int(sys.argv[2])
 rnd = random.Random(seed)
-db = sqlite3.connect(path, timeout=60, isolation_level=None)
+db = sqlite3.connect(path, timeout=600, isolation_level=None)
 for i in range(int(sys.argv[3])):
     db.execute("begin immediate")
     db.execute("insert into t values (?, ?)", (seed * 1000000 + i, rnd.randbytes(rnd.randrange(6000))))

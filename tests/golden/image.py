@@ -14,6 +14,7 @@ import sys
 import tempfile
 
 CHUNK = 1 << 20
+LIMIT = 150  # seconds for one program
 
 
 def unpack(packed, path):
@@ -37,23 +38,23 @@ def digest(path):
 def check(program, packed, path):
     unpack(packed, path)
     before = digest(path)
-    subprocess.run([program, "ro", path], check=True)
+    subprocess.run([program, "ro", path], check=True, timeout=LIMIT)
     if digest(path) != before:
         raise SystemExit(f"{packed}: mounting it read-only has changed it")
-    subprocess.run([program, "rw", path], check=True)
+    subprocess.run([program, "rw", path], check=True, timeout=LIMIT)
 
 
 def refuse(program, packed, path):
     unpack(packed, path)
     before = digest(path)
-    subprocess.run([program, "refuse", path], check=True)
+    subprocess.run([program, "refuse", path], check=True, timeout=LIMIT)
     if digest(path) != before:
         raise SystemExit(f"{packed}: refusing it has changed it")
 
 
 def make(program, packed, path):
     command = "make-single" if "single" in os.path.basename(packed) else "make"
-    subprocess.run([program, command, path], check=True)
+    subprocess.run([program, command, path], check=True, timeout=LIMIT)
     with open(path, "rb") as f, lzma.open(packed, "wb", preset=9 | lzma.PRESET_EXTREME) as out:
         while chunk := f.read(CHUNK):
             out.write(chunk)

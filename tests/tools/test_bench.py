@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """nvefs-bench matrix on an image: what it measures, what it leaves, how it ends when it cannot go on."""
+import contextlib
 import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
-import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "fuse"))
-from harness import BUILD, FSCK, MKFS, Case, main, mounts, run  # pylint: disable=wrong-import-position
+from harness import BUILD, FSCK, MKFS, TIMEOUT, Case, main, mounts, run, started, users  # pylint: disable=wrong-import-position
 
 BENCH = os.path.join(BUILD, "src/bench/nvefs-bench")
 SHORT = ("--runtime", "0.2", "--rounds", "1", "--size", "8M")
@@ -83,13 +83,22 @@ class Bench(Case):
         self.assertEqual(len(r.stderr.splitlines()), 1, r.stderr)
         self.assertIn(self.img, r.stderr)
 
+    def measuring(self, bench):
+        """Whether fio runs on the mount, and writes no job files any more."""
+        self.assertIsNone(bench.poll(), "nvefs-bench has ended")
+        at = [m[0] for m in mounts() if m[2] == self.img]
+        for pid in users(at[0]) if at else ():
+            with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as f:
+                if b"--time_based" in f.read():
+                    return True
+        return False
+
     def test_interrupt(self):
-        with subprocess.Popen([BENCH, "matrix", "--runtime", "1", "--rounds", "9", "--size", "8M", "--out", self.out,
-                               self.img], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              start_new_session=True) as p:
-            time.sleep(6)
+        with started(BENCH, "matrix", "--runtime", "1", "--rounds", "9", "--size", "8M", "--out", self.out, self.img,
+                     stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as p:
+            self.wait_until("a cell to be measured", lambda: self.measuring(p))
             os.killpg(p.pid, signal.SIGINT)  # as a terminal does: fio gets it as well
-            out, err = p.communicate(timeout=120)
+            out, err = p.communicate(timeout=TIMEOUT)
         self.assertEqual(p.returncode, 130, err)
         self.assertIn("interrupted", err)
         if "native/scsi" in out:
@@ -99,7 +108,7 @@ class Bench(Case):
 
     def test_without_fio(self):
         r = subprocess.run([BENCH, "matrix", *SHORT, self.img], capture_output=True, text=True, check=False,
-                           env={"PATH": "/nonexistent"})
+                           timeout=TIMEOUT, env={"PATH": "/nonexistent"})
         self.assertEqual(r.returncode, 1)
         self.assertIn("fio", r.stderr)
         self.nothing_mounted()

@@ -13,13 +13,13 @@ import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "fuse"))
-from harness import BUILD, FSCK, NVEFS, UMOUNT, Case, run_tests, why_not  # pylint: disable=wrong-import-position
+from harness import BUILD, FSCK, NVEFS, TIMEOUT, UMOUNT, Case, run_tests, why_not  # pylint: disable=wrong-import-position
 
 DUMP = os.path.join(BUILD, "src/ctl/dump.nvefs")
 SCRIBBLE = os.path.join(BUILD, "tests/tools/scribble")
 GOLDEN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "..", "golden", "data", "v2.img.xz")
 FIRST, LAST = (int(s) for s in os.environ.get("NVEFS_SCRIBBLE_SEEDS", "1-18").split("-"))
-SECONDS = 60
+SECONDS = TIMEOUT
 
 
 def is_sanitized():
@@ -46,8 +46,9 @@ class Scribble(Case):
             dst.truncate()
 
     def scribble(self, seed):
-        subprocess.run(["cp", "--sparse=always", self.base, self.img], check=True)
-        subprocess.run([SCRIBBLE, self.img, str(seed), str(1 + seed % 7)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["cp", "--sparse=always", self.base, self.img], check=True, timeout=SECONDS)
+        subprocess.run([SCRIBBLE, self.img, str(seed), str(1 + seed % 7)], check=True, stdout=subprocess.DEVNULL,
+                       timeout=SECONDS)
 
     def survive(self, seed, codes, *args):
         """Ends in time with one of these exit codes; says something when it is no success."""
