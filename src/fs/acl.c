@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 /* POSIX ACLs (acl(5)) in the form that the kernel gives its system.posix_acl_* attributes. Pure. */
-#include "fs/names.h"
+#include "fs/acl.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <nvefs/endian.h>
 
 #define ACL_VERSION 2u
 #define ACL_PERMS 7u

@@ -4,6 +4,7 @@
 #include <sys/xattr.h>
 
 #include "fs/fill.h"
+#include "fs/acl.h"
 #include "fs/names.h"
 
 struct timespec nvefs_time_now(void)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <sys/sysmacros.h>
 
+#include "fs/acl.h"
 #include "fs/names.h"
 
 struct create_arg {

@@ -120,22 +120,6 @@ int nvefs_xattr_prepare(struct nvefs_nop *op, struct nvefs_inode *in, struct nve
 /* [txn] May raise rec.xvalue_next: write the inode afterwards. */
 int nvefs_xattr_apply(struct nvefs_nop *op, struct nvefs_inode *in, const struct nvefs_xattr_change *c);
 
-/* ---- acl.c: pure, on the kernel's xattr form ---- */
-
-/* So many bytes at most, so that two of them fit into one item. */
-#define NVEFS_ACL_MAX_BYTES 900u
-
-int nvefs_acl_check(const void *acl, size_t len); /* 0, -EINVAL, -EOPNOTSUPP (version), -ENOSPC (too long) */
-/* Permission bits of *mode from the ACL. True when the ACL says nothing that the mode does not. */
-bool nvefs_acl_to_mode(const void *acl, size_t len, uint32_t *mode);
-/* chmod: the ACL's entries from the permission bits. */
-void nvefs_acl_chmod(void *acl, size_t len, uint32_t mode);
-/*
- * A new object in a directory with this default ACL: turns *acl into its
- * access ACL and cuts *mode. True when the access ACL has to be stored.
- */
-bool nvefs_acl_create(void *acl, size_t len, uint32_t *mode);
-
 /* ---- symlink.c ---- */
 
 #define NVEFS_SYMLINK_PIECES ((NVEFS_SYMLINK_MAX + NVEFS_PIECE_BYTES - 1) / NVEFS_PIECE_BYTES)

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/xattr.h>
 
+#include "fs/acl.h"
 #include "fs/names.h"
 
 static struct nvefs_key xattr_key(const struct nvefs_fs *fs, uint64_t ino, const char *name)

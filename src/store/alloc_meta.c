@@ -359,7 +359,7 @@ int nvefs_free_meta_prepare(struct nvefs_txn *t, uint64_t pblk)
 	uint32_t g;
 	int err;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk))
+	if (nvefs_layout_is_fixed(&st->super, pblk))
 		return -EUCLEAN;
 	g = nvefs_layout_group(pblk);
 	err = nvefs_group_cached(st, g, &t->miss);
@@ -383,7 +383,7 @@ int nvefs_free_meta(struct nvefs_txn *t, uint64_t pblk)
 	bool bad = true;
 	int err;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk))
+	if (nvefs_layout_is_fixed(&st->super, pblk))
 		return -EUCLEAN;
 	g = nvefs_layout_group(pblk);
 	off = nvefs_group_off(pblk);

@@ -65,7 +65,7 @@ int nvefs_block_pin(struct nvefs_store *st, uint64_t pblk)
 	int err = -ESTALE;
 	uint32_t g;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk))
+	if (nvefs_layout_is_fixed(&st->super, pblk))
 		return -ESTALE;
 	g = nvefs_layout_group(pblk);
 	lock = nvefs_group_lock(a, g);
@@ -84,7 +84,7 @@ int nvefs_block_pin_load(struct nvefs_store *st, struct nvefs_queue *q, uint64_t
 	bool there;
 	uint32_t g;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk))
+	if (nvefs_layout_is_fixed(&st->super, pblk))
 		return -ESTALE;
 	g = nvefs_layout_group(pblk);
 	lock = nvefs_group_lock(a, g);
@@ -136,7 +136,7 @@ int nvefs_ref_prepare(struct nvefs_txn *t, uint64_t pblk)
 	uint32_t g;
 	int err;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk))
+	if (nvefs_layout_is_fixed(&st->super, pblk))
 		return -EUCLEAN;
 	g = nvefs_layout_group(pblk);
 	err = nvefs_group_cached(st, g, &t->miss);
@@ -252,7 +252,7 @@ int nvefs_ref_up(struct nvefs_txn *t, uint64_t pblk)
 	enum where w;
 	int err;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk))
+	if (nvefs_layout_is_fixed(&st->super, pblk))
 		return -EUCLEAN;
 	w = where_is(a, g, off);
 	if (w == WHERE_UNKNOWN)
@@ -312,8 +312,7 @@ int nvefs_ref_down(struct nvefs_txn *t, uint64_t pblk, bool *ret_last)
 	bool last = false;
 	int err;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk) ||
-	    where_is(a, g, off) != WHERE_TREE)
+	if (nvefs_layout_is_fixed(&st->super, pblk) || where_is(a, g, off) != WHERE_TREE)
 		return -EUCLEAN;
 	err = share_get(st, pblk, &t->miss, &count);
 	if (err)
@@ -353,7 +352,7 @@ int nvefs_ref_count(struct nvefs_store *st, uint64_t pblk, struct nvefs_miss *mi
 	enum where w;
 	int err;
 
-	if (pblk >= st->super.nblks || nvefs_layout_is_fixed(&st->super, pblk))
+	if (nvefs_layout_is_fixed(&st->super, pblk))
 		return -EUCLEAN;
 	do { /* the collector may drop an idle group again */
 		err = nvefs_group_get(st, nvefs_layout_group(pblk), miss);

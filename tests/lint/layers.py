@@ -14,6 +14,7 @@ HOMES = [  # header, who may include it
     (r"^xxh(ash|3)\.h$", r"^src/base/hash\.c$"),
     (r"^seccomp\.h$|^sys/capability\.h$", r"^(src/base/rights|tests/unit/test_base)\.c$"),
     (r"^blkid/", r"^mkfs/"),
+    (r"^uuid/", r"^(src/(fs|fuse|bench|ctl)|fsck|mkfs)/"),
     (r"^json-c/|^json\.h$", r"^(src/(fuse|bench|ctl)|fsck|mkfs)/"),
     (r"^check\.h$", r"^tests/"),
 ]

@@ -11,12 +11,9 @@
 #include "base/log.h"
 #include "device/backend.h"
 #include "device/embedded.h"
-#include "device/identify.h"
 #include "format/block.h"
 #include "format/layout.h"
 #include "format/node.h"
-#include "nvme/admin.h"
-#include "nvme/features.h"
 #include "store/mkfs_tree.h"
 
 /* ---- Helpers of all files ---- */
@@ -434,50 +431,6 @@ START_TEST(a_commit_flushes_twice)
 }
 END_TEST
 
-static void switch_cache(struct nvefs_dev *dev, bool on)
-{
-	struct nvefs_nvme_sqe sqe;
-	uint32_t result;
-	uint16_t status;
-
-	nvefs_nvme_sqe_set_features(&sqe, 0, NVEFS_NVME_FEATURE_WRITE_CACHE, false, on);
-	ck_assert_int_eq(nvefs_dev_admin(dev, &sqe, NULL, 0, &result, &status), 0);
-	ck_assert_uint_eq(status, 0);
-}
-
-/*
- * Off when the store is opened, switched on behind its back: what was committed since then
- * survives a power cut, since a cache that is there is flushed.
- */
-START_TEST(a_cache_switched_on_behind_a_mount)
-{
-	const struct nvefs_mkfs_params params = {.creator = "test_store"};
-	struct nvefs_error err = {""};
-	struct fixture f = {0};
-	uint64_t lost = 0;
-
-	ck_assert_int_eq(nvefs_dev_open("ram:256M,vwc=on", NULL, &f.dev, &err), 0);
-	switch_cache(f.dev, false);
-	/* As it is asked when a device is opened with its cache off. */
-	ck_assert_int_eq(nvefs_dev_identify(f.dev, "ram", 1, UINT32_MAX, &err), 0);
-	ck_assert_int_eq(nvefs_store_mkfs(f.dev, &params, &f.sb, &err), 0);
-	f.q = test_queue(f.dev);
-	fixture_open(&f, NULL);
-	switch_cache(f.dev, true);
-	for (uint32_t i = 0; i < 10; i++) {
-		ck_assert_int_eq(cells_put(&f, f.q, i, 1, i + 7), 0);
-		ck_assert_int_eq(nvefs_commit_run(f.st, false), 0);
-	}
-	fixture_crash(&f);
-	ck_assert_int_eq(nvefs_embedded_power_cut(f.dev, (uint64_t)_i, &lost), 0);
-	fixture_open(&f, NULL);
-	for (uint32_t i = 0; i < 10; i++)
-		ck_assert_msg(cell_get(&f, f.q, i) == i + 7, "cut %d: cell %u is lost (%llu LBAs were)", _i, i,
-			      (unsigned long long)lost);
-	fixture_done(&f);
-}
-END_TEST
-
 /* ---- Many threads ---- */
 
 #define THREADS 8
@@ -743,7 +696,6 @@ int main(void)
 	tcase_add_loop_test(tc, committed_changes_survive_a_crash, 0, 2);
 	tcase_add_test(tc, nothing_dirty_completes_at_once);
 	tcase_add_loop_test(tc, a_commit_flushes_twice, 0, 2);
-	tcase_add_loop_test(tc, a_cache_switched_on_behind_a_mount, 0, 8);
 	tcase_add_test(tc, many_threads_share_transactions);
 	tcase_add_test(tc, concurrent_syncs_share_commits);
 	tcase_add_test(tc, fold_runs_before_the_commit);
