@@ -192,7 +192,11 @@ int nvefs_release(struct nvefs_worker *w, uint64_t ino);
 typedef int nvefs_dirent_fn(void *arg, const char *name, size_t len, const struct nvefs_attr *attr, uint64_t next_pos);
 int nvefs_readdir(struct nvefs_worker *w, uint64_t dir, uint64_t pos, bool plus, nvefs_dirent_fn *fn, void *arg);
 
-/* flags: XATTR_CREATE, XATTR_REPLACE. size 0: only *ret_len. -ERANGE when too small, -ENODATA when absent. */
+/*
+ * flags: XATTR_CREATE, XATTR_REPLACE; and with an access ACL, when who sets it is neither in the file's group nor
+ * privileged, NVEFS_XATTR_KILL_SGID: the setgid bit goes with it. size 0: only *ret_len. -ERANGE when too small, -ENODATA when absent.
+ */
+#define NVEFS_XATTR_KILL_SGID 0x10000
 int nvefs_setxattr(struct nvefs_worker *w, uint64_t ino, const char *name, const void *val, size_t len, int flags);
 int nvefs_getxattr(struct nvefs_worker *w, uint64_t ino, const char *name, void *buf, size_t size, size_t *ret_len);
 int nvefs_listxattr(struct nvefs_worker *w, uint64_t ino, char *buf, size_t size, size_t *ret_len);

@@ -244,6 +244,7 @@ int nvefs_xattr_apply(struct nvefs_nop *op, struct nvefs_inode *in, const struct
 struct xattr_arg {
 	uint64_t ino;
 	struct nvefs_xattr_change c;
+	bool kill_sgid; /* by an access ACL */
 };
 
 /* An ACL sets permission bits, and one that says no more than they do is not kept. */
@@ -278,6 +279,8 @@ static int xattr_txn(struct nvefs_nop *op, void *arg)
 		return err;
 	mode = nvefs_inode_mode(in);
 	err = xattr_acl_rules(&c, &mode);
+	if (a->kill_sgid && !strcmp(c.name, NVEFS_XATTR_ACCESS))
+		mode &= ~(uint32_t)S_ISGID;
 	if (!err)
 		err = nvefs_inode_prepare(&op->t, in);
 	if (!err)
@@ -297,9 +300,12 @@ static int xattr_txn(struct nvefs_nop *op, void *arg)
 int nvefs_setxattr(struct nvefs_worker *w, uint64_t ino, const char *name, const void *val, size_t len,
 		   int flags)
 {
-	struct xattr_arg a = {.ino = ino,
-			      .c = {.name = name, .val = len ? val : "", .len = len, .flags = flags}};
+	struct xattr_arg a = {.ino = ino, .kill_sgid = flags & NVEFS_XATTR_KILL_SGID,
+			      .c = {.name = name, .val = len ? val : "", .len = len}};
 	int err = xattr_name_check(name);
+
+	flags &= ~NVEFS_XATTR_KILL_SGID;
+	a.c.flags = flags;
 
 	if (err)
 		return err;

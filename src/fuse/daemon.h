@@ -66,7 +66,8 @@ struct nvefs_daemon {
 	char source[8448];     /* the target as shown by findmnt(8) */
 	uid_t owner;
 	bool privileged; /* the target takes rights of its own: see nvefs_uri_privileged */
-	bool add_killpriv_v2; /* in the answer to FUSE_INIT */
+	uint32_t add_init_flags; /* to the answer to FUSE_INIT */
+	bool setxattr_ext;	 /* FUSE_SETXATTR comes in its long form */
 	int state_fd;	  /* run file, see state.h; -1: none */
 	unsigned int dev_major, dev_minor; /* of the mounted file system */
 	int end_fd;	  /* eventfd: a server ended by itself */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/fuse.h>
 #include <linux/stat.h>
+#include <string.h>
 #include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -142,6 +143,25 @@ static void serve_tmpfile(struct nvefs_server *s, const struct fuse_in_header *i
 	nvefs_forget(s->worker, a.ino, 1);
 }
 
+/* In the form that says whether an ACL takes the setgid bit away; libfuse reads it, if at all, without that. */
+static void serve_setxattr(struct nvefs_server *s, const struct fuse_in_header *in, size_t len)
+{
+	const struct fuse_setxattr_in *x = (const void *)(in + 1);
+	const char *name = (const char *)(x + 1);
+	size_t left = len - sizeof(*in) - sizeof(*x), n;
+	int err = -EINVAL, flags;
+
+	if (len >= sizeof(*in) + sizeof(*x)) {
+		n = strnlen(name, left);
+		flags = (int)(x->flags & ~(uint32_t)NVEFS_XATTR_KILL_SGID);
+		if (x->setxattr_flags & FUSE_SETXATTR_ACL_KILL_SGID)
+			flags |= NVEFS_XATTR_KILL_SGID;
+		if (n < left && x->size <= left - n - 1)
+			err = nvefs_setxattr(s->worker, in->nodeid, name, name + n + 1, x->size, flags);
+	}
+	reply(s, in, err, NULL, 0);
+}
+
 bool nvefs_raw_serve(struct nvefs_server *s, const void *msg, size_t len)
 {
 	const struct fuse_in_header *in = msg;
@@ -152,6 +172,8 @@ bool nvefs_raw_serve(struct nvefs_server *s, const void *msg, size_t len)
 		serve_tmpfile(s, in, len);
 	else if (in->opcode == OP_STATX)
 		serve_statx(s, in);
+	else if (in->opcode == FUSE_SETXATTR && s->daemon->setxattr_ext)
+		serve_setxattr(s, in, len);
 	else
 		return false;
 	return true;

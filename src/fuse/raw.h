@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * Requests that not every supported libfuse passes on: FUSE_TMPFILE (libfuse
- * 3.17) and FUSE_STATX (3.18), which carries the birth time. They are answered
+ * 3.17) and FUSE_STATX (3.18), which carries the birth time; and FUSE_SETXATTR in the form with
+ * flags of its own (FUSE_SETXATTR_EXT), which no libfuse passes on. They are answered
  * here whatever the library, from <linux/fuse.h>.
  */
 #ifndef NVEFS_FUSE_RAW_H

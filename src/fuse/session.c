@@ -95,19 +95,20 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 /*
  * The answer to the kernel's first request passes here, too. An older libfuse
  * does not know killpriv version 2, without which the kernel asks for
- * security.capability before each write; the flag is added to its answer.
+ * security.capability before each write; the flag is added to its answer, as is the
+ * one for FUSE_SETXATTR in the form that raw.c reads.
  */
 static ssize_t session_writev(int fd, struct iovec *iov, int count, void *userdata)
 {
 	struct nvefs_daemon *d = userdata;
 
 	(void)fd;
-	if (d->add_killpriv_v2 && count == 2 &&
+	if (d->add_init_flags && count == 2 &&
 	    iov[1].iov_len >= offsetof(struct fuse_init_out, max_background)) {
 		struct fuse_init_out *out = iov[1].iov_base;
 
-		out->flags |= FUSE_HANDLE_KILLPRIV_V2;
-		d->add_killpriv_v2 = false;
+		out->flags |= d->add_init_flags;
+		d->add_init_flags = 0;
 	}
 	return writev(reply_fd, iov, count);
 }
@@ -216,8 +217,11 @@ static int handshake(struct nvefs_daemon *d, int fd)
 		return e;
 	}
 	init = (const void *)(in + 1);
+	/* Served by raw.c whatever libfuse knows of it. */
+	d->setxattr_ext = init->flags & FUSE_SETXATTR_EXT;
+	d->add_init_flags = init->flags & FUSE_SETXATTR_EXT;
 #ifndef FUSE_CAP_HANDLE_KILLPRIV_V2
-	d->add_killpriv_v2 = init->flags & FUSE_HANDLE_KILLPRIV_V2;
+	d->add_init_flags |= init->flags & FUSE_HANDLE_KILLPRIV_V2;
 #endif
 	buf.size = (size_t)n;
 	nvefs_log(NVEFS_LOG_DEBUG, "kernel's FUSE protocol %u.%u, flags %#x", init->major, init->minor, init->flags);
@@ -225,7 +229,7 @@ static int handshake(struct nvefs_daemon *d, int fd)
 	e = fuse_session_custom_io(d->se, &io, fd);
 	if (!e) {
 		fuse_session_process_buf(d->se, &buf);
-		d->add_killpriv_v2 = false;
+		d->add_init_flags = 0;
 		e = fuse_session_exited(d->se) ? -EPROTO : 0;
 	}
 	free(buf.mem);

@@ -291,6 +291,45 @@ class Posix(Case):
         run("setfacl", "-b", self.path("f"))
         self.assertEqual(os.listxattr(self.path("f")), [])
 
+    def test_acl_and_setgid(self):
+        """An access ACL set by an owner who is not in the file's group takes the setgid bit away, and by no one else."""
+        def acl(group):  # user::rwx user:NOBODY:r-x group::group mask::rwx other::---; or without the named user
+            entries = [(1, 7, -1), (4, group, -1), (0x20, 0, -1)]
+            if group == 5:
+                entries[1:1] = [(2, 5, NOBODY)]
+                entries[3:3] = [(0x10, 7, -1)]
+            return struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *e) for e in entries)
+
+        def set_as(group, groups, name="system.posix_acl_access"):
+            os.chown(path, NOBODY, 4000)
+            os.chmod(path, 0o2770)
+            pid = os.fork()
+            if not pid:
+                try:
+                    os.setgroups(groups)
+                    os.setresgid(3000, 3000, 3000)
+                    os.setresuid(NOBODY, NOBODY, NOBODY)
+                    os.setxattr(path, name, acl(group))
+                    os._exit(0)
+                except OSError as e:
+                    os._exit(e.errno)
+            self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+            return os.stat(path).st_mode & 0o7777
+
+        self.put("f", b"x")
+        os.mkdir(self.path("d"))
+        for path in self.path("f"), self.path("d"):
+            for group in 5, 6:  # one that is kept, one that only sets the mode
+                self.assertEqual(set_as(group, []), 0o770 if group == 5 else 0o760)
+                self.assertEqual(set_as(group, [4000]), 0o2770 if group == 5 else 0o2760)
+        self.assertEqual(set_as(5, [], "system.posix_acl_default"), 0o2770)
+        os.setxattr(path, "system.posix_acl_access", acl(5))  # privileged
+        self.assertEqual(os.stat(path).st_mode & 0o7777, 0o2770)
+        set_as(5, [])
+        self.remount()
+        self.assertEqual(os.stat(path).st_mode & 0o7777, 0o770)
+        self.assertEqual(os.getxattr(path, "system.posix_acl_access"), acl(5))
+
     # ---- data ----
 
     def test_sparse_and_huge(self):
