@@ -7,6 +7,8 @@
 #include "fs/names.h"
 #include "store/mmp.h"
 
+#define INODES_PER_BLK 8u
+
 /* Data blocks in use: what is neither free, nor on its way, nor metadata. */
 static uint64_t data_blks(const struct nvefs_fs *fs, const struct nvefs_space *s)
 {
@@ -18,6 +20,7 @@ static uint64_t data_blks(const struct nvefs_fs *fs, const struct nvefs_space *s
 int nvefs_statfs(struct nvefs_worker *w, struct nvefs_statfs *ret)
 {
 	struct nvefs_fs *fs = nvefs_worker_fs(w);
+	uint64_t copies = nvefs_super_dup(nvefs_store_super(fs->st)) ? 2 : 1;
 	struct nvefs_space s;
 
 	nvefs_space_get(fs->st, &s);
@@ -25,9 +28,9 @@ int nvefs_statfs(struct nvefs_worker *w, struct nvefs_statfs *ret)
 		.total_blks = s.total - fs->fixed_blks,
 		.free_blks = s.free,
 		.avail_blks = s.avail,
-		/* An inode takes what its item takes: so many fit, if nothing else comes. */
-		.inodes = s.inodes + s.avail * 16,
-		.free_inodes = s.avail * 16,
+		/* An inode takes what its items take, with a name half a KiB at most: so many fit, if nothing else comes. */
+		.inodes = s.inodes + s.avail * INODES_PER_BLK / copies,
+		.free_inodes = s.avail * INODES_PER_BLK / copies,
 	};
 	memcpy(ret->uuid, nvefs_super_public_uuid(nvefs_store_super(fs->st)), sizeof(ret->uuid));
 	return 0;
