@@ -167,7 +167,8 @@ static bool beat_or_lose(struct nvefs_mmp *m, struct nvefs_queue *q)
 
 	if (!err)
 		return true;
-	if (err == -EBUSY || nvefs_boot_ns() >= m->lease_ns) {
+	/* One error is none for as long as a lease, even if the host stood still over it: a second attempt tells. */
+	if (err == -EBUSY || (m->failing && nvefs_boot_ns() >= m->lease_ns)) {
 		lose(m, err);
 		return false;
 	}
