@@ -637,7 +637,7 @@ START_TEST(test_write_limit)
 	ck_assert_uint_eq(after.commands[NVEFS_IO_WRITE], before.commands[NVEFS_IO_WRITE] + 1);
 
 	nvefs_dev_allow_writes(w.dev, never ? NVEFS_WRITES_NEVER : NVEFS_WRITES_ALWAYS);
-	ck_assert_msg(done_within(&w, 10000000000ull), "the writer was not woken");
+	ck_assert_msg(done_within(&w, 60000000000ull), "the writer was not woken");
 	nvefs_thread_join(thread);
 	ck_assert_int_eq(w.write_err, never ? -EROFS : 0);
 	ck_assert_int_eq(w.read_err, 0);

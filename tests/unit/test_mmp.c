@@ -23,6 +23,7 @@
 START_TEST(clean_is_quick)
 {
 	struct nvefs_info info;
+	bool quick = false;
 	struct host a, b;
 
 	medium_make(400);
@@ -34,13 +35,21 @@ START_TEST(clean_is_quick)
 		ck_assert_uint_eq(medium_claim(NULL), NVEFS_MMP_MOUNTED);
 		ck_assert_msg(!a.ntold, "waited for %s", a.told.host);
 		ck_assert_uint_ge(a.mount_ms, 200); /* half an interval, so that two do not take it at once */
-		ck_assert_uint_lt(a.mount_ms, 4000);
+		ck_assert_uint_lt(a.mount_ms, ROOM_MS);
+		quick |= !a.nslow && a.mount_ms < 400 * NVEFS_MMP_WATCH;
 		nvefs_info_get(a.fs, &info);
 		ck_assert_uint_eq(info.mmp_interval_ms, 400);
 		if (!i)
 			ck_assert_int_eq(host_write(&a, "f", 7), 0);
 		ck_assert_int_eq(host_unmount(&a), 0);
 	}
+	/* On a machine that stands still for a quarter of an interval a claim is slow, and watched; not each time. */
+	for (int i = 0; !quick && i < 20; i++) {
+		host_mount(&a);
+		quick = !a.nslow && a.mount_ms < 400 * NVEFS_MMP_WATCH;
+		ck_assert_int_eq(host_unmount(&a), 0);
+	}
+	ck_assert(quick);
 	host_mount(&b);
 	ck_assert_uint_eq(b.ntold, 0);
 	host_expect(&b, "f", 7);
@@ -79,7 +88,7 @@ START_TEST(second_is_refused)
 {
 	struct host a, b;
 
-	host_pair(&a, &b, 200);
+	host_pair(&a, &b, 1000);
 	ck_assert_int_eq(host_write(&a, "f", 1), 0);
 	for (int ro = 0; ro < 2; ro++) {
 		uint32_t before = medium.nnotes;
@@ -91,7 +100,7 @@ START_TEST(second_is_refused)
 			      "%s", b.err.text);
 		ck_assert_uint_ge(b.ntold, 1);
 		ck_assert_str_eq(b.told.host, "alpha");
-		ck_assert_uint_eq(b.told.total_ms, 200 * NVEFS_MMP_WATCH);
+		ck_assert_uint_eq(b.told.total_ms, 1000 * NVEFS_MMP_WATCH);
 		for (uint32_t i = before; i < medium.nnotes; i++)
 			ck_assert_msg(medium.notes[i].host != 1, "the refused one wrote block %llu",
 				      (unsigned long long)medium.notes[i].pblk);
@@ -136,7 +145,7 @@ static int wipe_claim(void *arg, const char *pass, uint32_t pass_no, uint32_t np
 		return 0;
 	*wiped = true;
 	shared_write(&medium, NVEFS_CLAIM_PBLK, zeros);
-	usleep(300 * 1000);
+	usleep(1000 * 1000);
 	return 0;
 }
 
@@ -166,7 +175,7 @@ START_TEST(fsck_is_a_host)
 	struct nvefs_dev *dev;
 	struct host a;
 
-	medium_make(100);
+	medium_make(1000);
 	host_init(&a, 0);
 	host_mount(&a);
 	for (int n = 0; n < 2; n++) {
@@ -202,6 +211,9 @@ START_TEST(force_ends_the_owner)
 	ck_assert_uint_ge(b.mount_ms, 60 * NVEFS_MMP_WATCH);
 	ck_assert(b.told.taken);
 	ck_assert_str_eq(b.told.host, "alpha");
+	/* His lease is over; the thread that says so may be late. */
+	for (uint64_t end = nvefs_now_ns() + ROOM_MS * MS; !host_stopped_by(&a) && nvefs_now_ns() < end;)
+		usleep(2000);
 	ck_assert_int_eq(host_stopped_by(&a), -EBUSY);
 	ck_assert_msg(strstr(last_log, "host 'beta' has taken") && strstr(last_log, "read-only from now on"), "%s",
 		      last_log);
