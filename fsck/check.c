@@ -87,6 +87,7 @@ static int run_passes(struct nvefs_check_ctx *c)
 		if (!code)
 			code = c->ask_err;
 	}
+	nvefs_ahead_done(&c->ahead);
 	nvefs_store_free(c->st);
 	c->st = NULL;
 	if (!code && c->todo.nomem)

@@ -10,6 +10,7 @@
 #include "format/root.h"
 #include "format/super.h"
 #include "inodes.h"
+#include "store/ahead.h"
 #include "store/cache.h"
 #include "store/copies.h"
 #include "store/store.h"
@@ -60,6 +61,7 @@ struct nvefs_check_ctx {
 	struct nvefs_dev *dev;
 	struct nvefs_queue *q;
 	struct nvefs_store *st; /* from pass "journal" on */
+	struct nvefs_ahead ahead; /* the same */
 	const struct nvefs_check_opts *opts;
 	struct nvefs_check_result *res;
 	struct nvefs_error *err;

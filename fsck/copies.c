@@ -57,6 +57,7 @@ int nvefs_check_copies(struct nvefs_check_ctx *c, struct nvefs_block_ref at, uin
 	nvefs_store_rdlock(c->st);
 	nvefs_copies_look(c->st, at, type, &look);
 	nvefs_store_rdunlock(c->st);
+	look.ahead = &c->ahead;
 	err = nvefs_copies_check(c->st, c->q, &look, &copies);
 	if (err)
 		return err == -ENOMEM ? err : 0; /* none is good: told where the block is read */

@@ -37,6 +37,7 @@ static int bitmap_load(struct nvefs_check_ctx *c, struct nvefs_block_ref at, str
 		if (!err)
 			memcpy(ret, b->data, sizeof(*ret));
 		nvefs_store_rdunlock(c->st);
+		miss.ahead = &c->ahead;
 	} while (err && nvefs_store_retry(c->st, c->q, &miss, &err));
 	return err;
 }
@@ -196,17 +197,43 @@ static void check_shares(struct nvefs_check_ctx *c)
 	}
 }
 
+/* Bitmaps are as many as leaves of the tree that can be read ahead. *sent: groups below this one have been sent for. */
+static void send_bitmaps(struct nvefs_check_ctx *c, uint32_t group, uint32_t *sent)
+{
+	uint32_t left = c->sb.ngroups - group;
+	uint32_t end = group + (left < NVEFS_AHEAD_LEAVES ? left : NVEFS_AHEAD_LEAVES);
+
+	if (*sent > group + NVEFS_AHEAD_LEAVES / 2)
+		return;
+	if (*sent < group)
+		*sent = group;
+	while (*sent < end && nvefs_ahead_send(&c->ahead, bitmap_ref(c, *sent)))
+		++*sent;
+}
+
+static int check_groups(struct nvefs_check_ctx *c, uint64_t *free_blks, bool *all_known)
+{
+	uint32_t sent = 0;
+	int err = 0;
+
+	c->ahead.twins = true;
+	for (uint32_t g = 0; g < c->sb.ngroups && !err; g++) {
+		send_bitmaps(c, g, &sent);
+		err = nvefs_check_progress(c, g, c->sb.ngroups);
+		if (!err)
+			err = check_group(c, g, free_blks, all_known);
+		nvefs_ahead_drop(&c->ahead, bitmap_ref(c, g));
+	}
+	nvefs_ahead_clear(&c->ahead);
+	return err;
+}
+
 int nvefs_pass_blocks(struct nvefs_check_ctx *c)
 {
 	uint64_t free_blks = 0;
 	bool all_known = true;
-	int err = 0;
+	int err = check_groups(c, &free_blks, &all_known);
 
-	for (uint32_t g = 0; g < c->sb.ngroups && !err; g++) {
-		err = nvefs_check_progress(c, g, c->sb.ngroups);
-		if (!err)
-			err = check_group(c, g, &free_blks, &all_known);
-	}
 	if (err)
 		return err;
 	check_shares(c);

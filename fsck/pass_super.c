@@ -234,6 +234,9 @@ int nvefs_pass_journal(struct nvefs_check_ctx *c)
 	}
 	if (err)
 		return nvefs_error_set(c->err, err, "%s", why.text);
+	err = nvefs_ahead_init(&c->ahead, c->q, c->sb.nblks);
+	if (err)
+		return err;
 	nvefs_store_stats(c->st, &stats);
 	c->res->replayed_txns = stats.recovered_txns;
 	nvefs_store_rdlock(c->st);

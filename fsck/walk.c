@@ -157,7 +157,8 @@ int nvefs_check_walk(struct nvefs_check_ctx *c, const struct nvefs_check_walk *w
 
 	if (w->report)
 		c->inner_sound = true;
-	err = nvefs_tree_walk(c->st, c->q, visit, &k);
+	c->ahead.twins = w->report; /* later walks do not look at them */
+	err = nvefs_tree_walk(c->st, c->q, &c->ahead, visit, &k);
 
 	if (w->report)
 		c->tree_nodes = k.nodes;

@@ -7,6 +7,7 @@
 #include "ctl/dump.h"
 #include "format/dirent.h"
 #include "format/item.h"
+#include "store/ahead.h"
 
 static int tree_error(struct nvefs_dump *d, int err)
 {
@@ -129,9 +130,13 @@ static int print_node(void *arg, const struct nvefs_tree_visit *v)
 
 int nvefs_dump_tree(struct nvefs_dump *d, const char *arg)
 {
-	int err = nvefs_tree_walk(d->st, d->q, print_node, d);
+	struct nvefs_ahead ahead = {0};
+	int err = nvefs_ahead_init(&ahead, d->q, d->sb.nblks);
 
 	(void)arg;
+	if (!err)
+		err = nvefs_tree_walk(d->st, d->q, &ahead, print_node, d);
+	nvefs_ahead_done(&ahead);
 	return err ? tree_error(d, err) : 0;
 }
 

@@ -289,7 +289,7 @@ int nvefs_copies_check(struct nvefs_store *st, struct nvefs_queue *q, const stru
 	if (!look->settled)
 		return 0;
 	buf = nvefs_buf_new(NVEFS_BLOCK_SIZE);
-	err = read_err = buf ? nvefs_copies_read(q, &want, true, buf, ret) : -ENOMEM;
+	err = read_err = buf ? nvefs_copies_read_ahead(q, look->ahead, &want, true, buf, ret) : -ENOMEM;
 	if (err != -ENOMEM && ret->bad) {
 		nvefs_store_wrlock(st);
 		err = look_holds(st, look) ? leave_to_heal(st, look, &buf, ret, &known) : -ESTALE;
@@ -359,6 +359,11 @@ int nvefs_cache_get(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t 
 		__atomic_store_n(&b->referenced, 1, __ATOMIC_RELAXED);
 	*ret_b = b;
 	return 0;
+}
+
+bool nvefs_cache_has(struct nvefs_store *st, uint64_t pblk)
+{
+	return nvefs_cache_peek(st, pblk) != NULL;
 }
 
 bool nvefs_cache_dirty(struct nvefs_txn *t, struct nvefs_mblk *b)
@@ -486,7 +491,7 @@ int nvefs_store_load(struct nvefs_store *st, struct nvefs_queue *q, const struct
 
 	if (!data)
 		return -ENOMEM;
-	read_err = nvefs_copies_read(q, &want, false, data, &c);
+	read_err = nvefs_copies_read_ahead(q, miss->ahead, &want, false, data, &c);
 	nvefs_stat_add(st, loads, 1);
 
 	nvefs_store_wrlock(st);

@@ -35,6 +35,9 @@ struct nvefs_mblk {
 int nvefs_cache_get(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t type,
 		    struct nvefs_miss *miss, struct nvefs_mblk **ret_b);
 
+/* Any mode. The block is cached, whatever it is. */
+bool nvefs_cache_has(struct nvefs_store *st, uint64_t pblk);
+
 /*
  * Writer. Before changing b->data: joins the running transaction and stamps
  * hdr.txn with its number. True when the block was not dirty in it before, so
@@ -61,6 +64,7 @@ struct nvefs_copies_look {
 	bool settled;
 	const struct nvefs_mblk *b; /* to compare with only */
 	uint32_t gen;
+	struct nvefs_ahead *ahead; /* as in nvefs_miss; for the caller to set */
 };
 struct nvefs_copies;
 void nvefs_copies_look(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t type,

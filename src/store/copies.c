@@ -6,12 +6,15 @@
 
 #include "base/buf.h"
 #include "format/content.h"
+#include "store/ahead.h"
 
 /* Read and judge one copy. */
-static void copy_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, int i, void *buf,
-		      struct nvefs_copies *c)
+static void copy_read(struct nvefs_queue *q, struct nvefs_ahead *ahead, const struct nvefs_block_expect *want, int i,
+		      void *buf, struct nvefs_copies *c)
 {
-	c->err[i] = nvefs_queue_read(q, nvefs_copies_pblk(want, i), 1, buf);
+	uint64_t pblk = nvefs_copies_pblk(want, i);
+
+	c->err[i] = ahead && nvefs_ahead_get(ahead, pblk, buf) ? 0 : nvefs_queue_read(q, pblk, 1, buf);
 	if (!c->err[i])
 		c->status[i] = nvefs_block_check(buf, want);
 	if (c->err[i] || c->status[i])
@@ -66,10 +69,16 @@ static void judge_content(const struct nvefs_block_expect *want, struct nvefs_co
 int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, bool both, void *buf,
 		      struct nvefs_copies *ret)
 {
+	return nvefs_copies_read_ahead(q, NULL, want, both, buf, ret);
+}
+
+int nvefs_copies_read_ahead(struct nvefs_queue *q, struct nvefs_ahead *ahead, const struct nvefs_block_expect *want,
+			    bool both, void *buf, struct nvefs_copies *ret)
+{
 	struct nvefs_copies c = {.good = -1};
 	void *twin = NULL;
 
-	copy_read(q, want, 0, buf, &c);
+	copy_read(q, ahead, want, 0, buf, &c);
 	if (c.err[0] == -ENOMEM)
 		return -ENOMEM;
 	if (!c.bad)
@@ -78,7 +87,7 @@ int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *wa
 		twin = nvefs_buf_new(NVEFS_BLOCK_SIZE);
 		if (!twin)
 			return -ENOMEM;
-		copy_read(q, want, 1, twin, &c);
+		copy_read(q, ahead, want, 1, twin, &c);
 		if (c.err[1] == -ENOMEM) {
 			nvefs_buf_free(twin);
 			return -ENOMEM;

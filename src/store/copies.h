@@ -11,6 +11,8 @@
 
 #include "format/block.h"
 
+struct nvefs_ahead;
+
 #define NVEFS_COPY_FIRST 1u
 #define NVEFS_COPY_TWIN 2u
 
@@ -32,6 +34,9 @@ struct nvefs_copies {
  */
 int nvefs_copies_read(struct nvefs_queue *q, const struct nvefs_block_expect *want, bool both, void *buf,
 		      struct nvefs_copies *ret);
+/* The same; what has been read ahead (ahead.h) is taken from there. `ahead` may be NULL. */
+int nvefs_copies_read_ahead(struct nvefs_queue *q, struct nvefs_ahead *ahead, const struct nvefs_block_expect *want,
+			    bool both, void *buf, struct nvefs_copies *ret);
 
 /*
  * Write `buf` (sealed) over the copies named in `bad`, in place, then Flush if

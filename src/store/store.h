@@ -36,16 +36,18 @@
 #include "base/thread.h"
 #include "format/super.h"
 
+struct nvefs_ahead;
 struct nvefs_mmp;
 struct nvefs_store;
 
-/* A metadata block that must be read first. Filled by nvefs_cache_get only. */
+/* A metadata block that must be read first. Filled by nvefs_cache_get only, but for `ahead`. */
 struct nvefs_miss {
 	uint64_t pblk;
 	uint64_t twin; /* its second copy; 0: there is none */
 	uint64_t txn;  /* expected hdr.txn; 0: not known */
 	uint32_t gen;  /* tells whether the block was freed meanwhile */
 	uint16_t type; /* enum nvefs_block_type */
+	struct nvefs_ahead *ahead; /* where it may have been read already; NULL: nowhere */
 };
 
 /*

@@ -44,7 +44,9 @@ uint32_t nvefs_tree_credits(const struct nvefs_store *st);
  * function gets the raw block (NULL with err when it cannot be read or is
  * damaged) and the address, level and generation that the parent states. Takes
  * and drops the meta lock itself; I/O on q. A non-zero return ends the walk.
- * Nobody may change the tree meanwhile: it would look damaged.
+ * Nobody may change the tree meanwhile: it would look damaged. With `ahead` (of the same
+ * queue, else NULL; empty before and after) children of a sound node are read before their turn,
+ * their second copies too if it says so, and stay there for the visitor (nvefs_copies_look).
  */
 struct nvefs_tree_visit {
 	uint64_t pblk, twin, txn; /* twin 0: no second copy */
@@ -54,7 +56,8 @@ struct nvefs_tree_visit {
 	struct nvefs_key low; /* lower bound by the parents */
 };
 typedef int nvefs_tree_visit_fn(void *arg, const struct nvefs_tree_visit *v);
-int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg);
+int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_ahead *ahead, nvefs_tree_visit_fn *fn,
+		    void *arg);
 /*
  * Go down to every leaf while others change the tree, and read all copies of each
  * node from the device (nvefs_copies_check); the function is told only of nodes that

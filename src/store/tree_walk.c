@@ -5,11 +5,15 @@
  *
  * Each node with a key in it fits into one place per level only (its bounds
  * would be wrong elsewhere), so that the walk ends on any damage.
+ *
+ * Reading ahead follows the same way: for each child once, a bounded number of
+ * children of one node at each level, and only of nodes that were found sound.
  */
 #include <errno.h>
 
 #include "base/buf.h"
 #include "format/block.h"
+#include "store/ahead.h"
 #include "store/copies.h"
 #include "store/tree_path.h"
 
@@ -19,11 +23,13 @@ struct level {
 	struct nvefs_disk_node *node; /* copy */
 	struct nvefs_tree_range range;
 	uint32_t next; /* child to visit next */
+	uint32_t sent; /* children below this one have been sent for */
 };
 
 struct walk {
 	struct nvefs_store *st;
 	struct nvefs_queue *q;
+	struct nvefs_ahead *ahead; /* NULL: none */
 	nvefs_tree_visit_fn *fn;
 	void *arg;
 	struct level levels[NVEFS_TREE_MAX_HEIGHT];
@@ -54,6 +60,7 @@ static int node_copy(struct walk *w, const struct nvefs_tree_visit *v,
 		if (!err)
 			memcpy(ret_copy, b->data, NVEFS_BLOCK_BYTES);
 		nvefs_store_rdunlock(w->st);
+		miss.ahead = w->ahead;
 		if (!nvefs_store_retry(w->st, w->q, &miss, &err))
 			return err;
 	}
@@ -77,9 +84,34 @@ static int visit(struct walk *w, struct nvefs_block_ref at, uint32_t level,
 		return v.err;
 	v.node = v.err ? NULL : l->node;
 	l->range = *range;
-	l->next = 0;
+	l->next = l->sent = 0;
 	*ret_down = !v.err && level;
 	return w->fn(w->arg, &v);
+}
+
+/* The window goes on when half of it has been used: commands then leave together. */
+static void send_children(struct walk *w, uint32_t level)
+{
+	uint32_t depth = level > 1 ? NVEFS_AHEAD_INNER : NVEFS_AHEAD_LEAVES;
+	struct level *l = &w->levels[level];
+	uint32_t end = nvefs_node_nitems(l->node);
+
+	if (l->sent > l->next + depth / 2)
+		return;
+	if (l->sent < l->next)
+		l->sent = l->next;
+	if (end > l->next + depth)
+		end = l->next + depth;
+	for (; l->sent < end; l->sent++) {
+		struct nvefs_block_ref at = nvefs_inner_child(l->node, l->sent);
+		bool has;
+
+		nvefs_store_rdlock(w->st);
+		has = nvefs_cache_has(w->st, at.pblk);
+		nvefs_store_rdunlock(w->st);
+		if ((!has || w->ahead->twins) && !nvefs_ahead_send(w->ahead, at))
+			return;
+	}
 }
 
 static int walk_run(struct walk *w, struct nvefs_block_ref root, uint32_t height)
@@ -93,23 +125,31 @@ static int walk_run(struct walk *w, struct nvefs_block_ref root, uint32_t height
 		return err;
 	while (!err && level < height) {
 		struct level *l = &w->levels[level];
-		uint32_t i = l->next++;
+		struct nvefs_block_ref at;
+		uint32_t i = l->next;
 
 		if (i == nvefs_node_nitems(l->node)) {
 			level++;
 			continue;
 		}
+		if (w->ahead)
+			send_children(w, level);
+		l->next++;
+		at = nvefs_inner_child(l->node, i);
 		range = nvefs_tree_child_range(l->node, &l->range, i);
-		err = visit(w, nvefs_inner_child(l->node, i), level - 1, &range, &down);
+		err = visit(w, at, level - 1, &range, &down);
+		if (w->ahead)
+			nvefs_ahead_drop(w->ahead, at);
 		if (down)
 			level--;
 	}
 	return err;
 }
 
-int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_visit_fn *fn, void *arg)
+int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_ahead *ahead, nvefs_tree_visit_fn *fn,
+		    void *arg)
 {
-	struct walk w = {.st = st, .q = q, .fn = fn, .arg = arg};
+	struct walk w = {.st = st, .q = q, .ahead = ahead, .fn = fn, .arg = arg};
 	struct nvefs_block_ref root;
 	uint32_t height;
 	int err;
@@ -123,6 +163,8 @@ int nvefs_tree_walk(struct nvefs_store *st, struct nvefs_queue *q, nvefs_tree_vi
 	err = walk_run(&w, root, height);
 	for (uint32_t i = 0; i < NVEFS_TREE_MAX_HEIGHT; i++)
 		nvefs_buf_free(w.levels[i].node);
+	if (ahead)
+		nvefs_ahead_clear(ahead);
 	return err;
 }
 

@@ -215,7 +215,7 @@ static int check_counts(struct nvefs_store *st, struct nvefs_queue *q, uint64_t 
 	const struct nvefs_super *sb = nvefs_store_super(st);
 	const struct nvefs_root *root = nvefs_store_root(st);
 	uint64_t fixed = 0, nodes = 0;
-	int err = nvefs_tree_walk(st, q, count_node, &nodes);
+	int err = nvefs_tree_walk(st, q, NULL, count_node, &nodes);
 
 	if (err)
 		return err;

@@ -278,7 +278,7 @@ static void read_deps(struct victim_image *img)
 	ck_assert_msg(!nvefs_store_open(dev, &opts, &st, &err), "%s", err.text);
 	img->sb = *nvefs_store_super(st);
 	img->root = *nvefs_store_root(st);
-	ck_assert_int_eq(nvefs_tree_walk(st, q, visit, img), 0);
+	ck_assert_int_eq(nvefs_tree_walk(st, q, NULL, visit, img), 0);
 	nvefs_store_free(st);
 	nvefs_queue_done(q);
 	nvefs_dev_close(dev);

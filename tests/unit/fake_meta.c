@@ -186,6 +186,11 @@ int nvefs_cache_get(struct nvefs_store *st, struct nvefs_block_ref at, uint16_t 
 	return 0;
 }
 
+bool nvefs_cache_has(struct nvefs_store *st, uint64_t pblk)
+{
+	return exists(st, pblk) && st->cached[pblk - FAKE_FIRST];
+}
+
 bool nvefs_cache_dirty(struct nvefs_txn *t, struct nvefs_mblk *b)
 {
 	if (b->dirty_txn)

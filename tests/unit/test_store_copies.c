@@ -531,7 +531,7 @@ START_TEST(copies_lie_in_different_groups)
 
 	fixture_init_dup(&f, "ram:256M", &by_hand);
 	items_put(&f, ITEMS, 1);
-	ck_assert_int_eq(nvefs_tree_walk(f.st, f.q, twin_visit, &same), 0);
+	ck_assert_int_eq(nvefs_tree_walk(f.st, f.q, NULL, twin_visit, &same), 0);
 	ck_assert_uint_eq(same, 0);
 	fixture_done(&f);
 }

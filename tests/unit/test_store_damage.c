@@ -363,7 +363,7 @@ START_TEST(random_damage_never_crashes)
 		device_write(&f, pblk, buf);
 		nvefs_store_mutation = i % 3 ? NVEFS_MUTATE_NO_GROUP_CHECK : NVEFS_MUTATE_NONE;
 		if (!fixture_try_open(&f, opts, &err)) {
-			(void)nvefs_tree_walk(f.st, f.q, ignore_node, NULL);
+			(void)nvefs_tree_walk(f.st, f.q, NULL, ignore_node, NULL);
 			nvefs_store_free(f.st);
 		}
 		device_write(&f, pblk, old);

@@ -199,7 +199,7 @@ static struct count model_check(struct model *m)
 {
 	struct count c = {0};
 
-	HOLDS(nvefs_tree_walk(m->st, NULL, count_visit, &c) == 0);
+	HOLDS(nvefs_tree_walk(m->st, NULL, NULL, count_visit, &c) == 0);
 	HOLDS(!c.errors && c.items == m->nitems);
 	HOLDS(c.nodes == fake_nodes(m->st));
 	HOLDS(c.nodes == nvefs_store_root(m->st)->meta_blks);
@@ -502,7 +502,7 @@ START_TEST(damage_is_survived)
 			block[64 + rand_r(&seed) % (rand_r(&seed) % 2 ? 200 : 4032)] ^=
 				(uint8_t)(1u << rand_r(&seed) % 8);
 		fake_drop_all(m.st);
-		HOLDS(nvefs_tree_walk(m.st, NULL, count_visit, &c) == 0);
+		HOLDS(nvefs_tree_walk(m.st, NULL, NULL, count_visit, &c) == 0);
 		HOLDS(nvefs_tree_verify(m.st, NULL, count_visit, &bad) == 0);
 		HOLDS(bad.errors == c.errors);
 		refused += c.errors > 0;
@@ -557,7 +557,7 @@ START_TEST(cycles_end)
 			nvefs_inner_set(root, i, at);
 		}
 		fake_drop_all(m.st);
-		HOLDS(nvefs_tree_walk(m.st, NULL, count_visit, &c) == 0);
+		HOLDS(nvefs_tree_walk(m.st, NULL, NULL, count_visit, &c) == 0);
 		HOLDS(c.errors >= n - 1);
 		memcpy(root, saved, sizeof(saved));
 	}

@@ -237,7 +237,7 @@ static void bitmaps_check(struct world *w)
 	struct nvefs_group_rec rec;
 	uint64_t free_blks = 0;
 
-	HOLDS(nvefs_tree_walk(w->st, w->q, node_note, nodes) == 0);
+	HOLDS(nvefs_tree_walk(w->st, w->q, NULL, node_note, nodes) == 0);
 	for (uint32_t g = 0; g < sb->ngroups; g++) {
 		uint32_t zeros = 0;
 
