@@ -704,5 +704,6 @@ int main(void)
 	tcase_add_test(tc, freed_blocks_leave_the_cache);
 	tcase_add_test(tc, an_outdated_miss_loads_nothing);
 	suite_add_tcase(s, tc);
-	return run_suites(s, store_journal_suite(), store_damage_suite(), store_copies_suite(), store_cache_suite(), NULL);
+	return run_suites(s, store_ahead_suite(), store_journal_suite(), store_damage_suite(), store_copies_suite(), store_cache_suite(),
+			  NULL);
 }

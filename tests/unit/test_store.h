@@ -8,6 +8,7 @@
 #include "store/mkfs.h"
 #include "store/state.h"
 
+Suite *store_ahead_suite(void);
 Suite *store_journal_suite(void);
 Suite *store_damage_suite(void);
 Suite *store_copies_suite(void);
