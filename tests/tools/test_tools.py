@@ -4,6 +4,7 @@
 import fcntl
 import hashlib
 import json
+import lzma
 import os
 import pty
 import re
@@ -30,6 +31,7 @@ POKE = os.path.join(BUILD, "tests/fuse/poke")
 LATE_READ = os.path.join(BUILD, "tests/tools/liblate-read.so")
 LONG = 120  # seconds: who takes longer than that hangs
 UUID = "0b5f3c1e-7a55-4b43-9f4e-5d2a1c3b4a59"
+GOLDEN = os.path.join(os.path.dirname(os.path.realpath(__file__)), "../golden/data/v2.img.xz")
 MIB = 1 << 20
 
 
@@ -524,6 +526,48 @@ class Tools(unittest.TestCase):
         code, text = self.ask("y\x04\x04")
         self.assertEqual((code, text.count("asking: ")), (4, 1), text)
         self.assertEqual(digest(self.img), before)
+
+    def test_fsck_new_tree_refused(self):
+        """No to a new tree: not a byte is written, all else is where it was, and a later yes saves it."""
+        with lzma.open(GOLDEN) as packed:
+            image = packed.read()
+        self.file(len(image), image)
+        doc = json.loads(run(FSCK, "--json", "-f", self.img).stdout)  # replays its journal
+        self.assertTrue(doc["clean"])
+        nodes = json.loads(run(DUMP, "--json", self.img, "tree").stdout)
+        lost = max((n for n in nodes if not n["level"]), key=lambda n: n["nitems"])
+        for pblk in (lost["node"], lost["twin"]):
+            self.scratch(pblk * 4096, bytes(4096))
+        before = digest(self.img)
+        code, text = self.ask("n\n")
+        self.assertEqual((code, text.count("asking: ")), (4, 1), text)
+        self.assertIn("build a new tree from what is left of the old one", text)
+        self.assertRegex(text, r"problems? found, 0 mended, \d+ left")
+        self.assertEqual(digest(self.img), before)
+        left = json.loads(run(DUMP, "--json", self.img, "tree").stdout)
+        self.assertEqual([n for n in left if "damaged" not in n], [n for n in nodes if n["node"] != lost["node"]])
+        # A bitmap of what is in use can wait for the tree, whatever is said of it; a superblock slot need not.
+        with open(self.img, "rb") as f:
+            f.seek(3 * 4096)
+            bitmap = f.read(4096)
+        places = (3, len(image) // 4096 - 5)
+        for pblk in places:
+            self.scratch(pblk * 4096, bytes(4096))
+        hurt = digest(self.img)
+        code, text = self.ask("n\n", "y\n")
+        self.assertEqual((code, text.count("asking: ")), (4, 2), text)
+        self.assertEqual(digest(self.img), hurt)
+        for pblk in places:
+            self.scratch(pblk * 4096, bitmap)
+        self.scratch(4096)
+        code, text = self.ask("y\n", "n\n")
+        self.assertEqual((code, text.count("asking: ")), (5, 2), text)
+        self.assertEqual(digest(self.img), before)
+        code, text = self.ask("y\n")
+        self.assertEqual((code, text.count("asking: ")), (1, 1), text)
+        saved = json.loads(run(FSCK, "-n", "--json", "--data", self.img).stdout)
+        self.assertTrue(saved["clean"])
+        self.assertGreater(saved["counts"]["files"], doc["counts"]["files"] - lost["nitems"])
 
     def test_fsck_asks_nothing(self):
         self.hurt()
