@@ -12,7 +12,8 @@
  *
  * Whatever the device holds, it neither crashes nor runs for ever, and its memory
  * is bounded: one bit for each block in use, 16 bytes for each shared block, 40
- * bytes for each inode; to mend, 8 bytes for each inode with a problem.
+ * bytes for each inode; to mend, 8 bytes for each inode with a problem; and what is
+ * read ahead, which does not depend on the size.
  */
 #ifndef NVEFS_FSCK_CHECK_H
 #define NVEFS_FSCK_CHECK_H

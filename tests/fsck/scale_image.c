@@ -2,8 +2,8 @@
 /*
  * Large file systems, made item by item: "files N" has N empty files in
  * directories of a thousand, "data GIB" that many GiB of mapped data. Nobody has allocated the
- * data blocks, and the data was never written: fsck -y sets the bits. Prints the
- * number of items.
+ * data blocks, and the data was never written: fsck -y sets the bits. "written GIB" is the same
+ * with the data, in pieces of 32 KiB that do not follow one another. Prints the number of items.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -12,6 +12,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/buf.h"
+#include "base/hash.h"
 #include "format/dirent.h"
 #include "format/inode.h"
 #include "format/item.h"
@@ -22,17 +24,26 @@
 #define DIR_FILES 1000u
 #define FIRST_DATA_GROUP 16u
 #define GROUP_WINDOWS 500u
+#define PIECE_BLKS 8u
+#define GIB_WINDOWS ((1ull << 30) / (NVEFS_WINDOW_BLKS * NVEFS_BLOCK_SIZE))
 
 struct image {
 	struct nvefs_mkfs_item *items;
 	uint32_t n, max;
 	uint64_t inodes;
+	bool written;
 };
 
 static void die(const char *what)
 {
 	fprintf(stderr, "scale_image: %s\n", what);
 	exit(1);
+}
+
+static void fill(uint64_t *block, uint64_t pblk)
+{
+	for (uint32_t i = 0; i < NVEFS_BLOCK_SIZE / sizeof(*block); i++)
+		block[i] = pblk << 16 | i;
 }
 
 static void add(struct image *img, struct nvefs_key key, const void *val, uint32_t len)
@@ -105,13 +116,33 @@ static void make_files(struct image *img, uint64_t files)
 		add_inode(img, first_file + i, &file);
 }
 
+static uint64_t window_pblk(uint64_t nr)
+{
+	return (FIRST_DATA_GROUP + nr / GROUP_WINDOWS) * NVEFS_GROUP_BLKS + 64 + nr % GROUP_WINDOWS * 64;
+}
+
+/* Block i of the window, in its place and with its content. */
+static void place_written(struct nvefs_window *w, uint32_t i, uint64_t pblk)
+{
+	uint64_t block[NVEFS_BLOCK_SIZE / sizeof(uint64_t)];
+
+	pblk += NVEFS_WINDOW_BLKS - PIECE_BLKS - i / PIECE_BLKS * PIECE_BLKS + i % PIECE_BLKS;
+	fill(block, pblk);
+	w->pblk[i] = nvefs_went_make(NVEFS_EXT_DATA, pblk);
+	w->csum[i] = nvefs_hash(block, sizeof(block), HASH_SEED);
+}
+
 static void add_window(struct image *img, uint64_t ino, uint64_t window, uint64_t nr)
 {
-	uint64_t pblk = (FIRST_DATA_GROUP + nr / GROUP_WINDOWS) * NVEFS_GROUP_BLKS + 64 + nr % GROUP_WINDOWS * 64;
+	uint64_t pblk = window_pblk(nr);
 	uint8_t val[NVEFS_VALUE_MAX] __attribute__((aligned(8)));
 	struct nvefs_window w;
 
 	for (uint32_t i = 0; i < NVEFS_WINDOW_BLKS; i++) {
+		if (img->written) {
+			place_written(&w, i, pblk);
+			continue;
+		}
 		w.pblk[i] = nvefs_went_make(NVEFS_EXT_DATA, pblk + i);
 		w.csum[i] = (pblk + i) * 0x9e3779b97f4a7c15ull;
 	}
@@ -120,7 +151,7 @@ static void add_window(struct image *img, uint64_t ino, uint64_t window, uint64_
 
 static void make_data(struct image *img, uint64_t gib)
 {
-	const uint64_t windows = (1ull << 30) / (NVEFS_WINDOW_BLKS * 4096);
+	const uint64_t windows = GIB_WINDOWS;
 	struct nvefs_inode_rec file = {.mode = S_IFREG | 0644, .nlink = 1, .xvalue_next = 1};
 
 	file.size = 1ull << 30;
@@ -133,6 +164,24 @@ static void make_data(struct image *img, uint64_t gib)
 	}
 }
 
+static void write_data(struct nvefs_dev *dev, uint64_t gib)
+{
+	const size_t words = NVEFS_BLOCK_SIZE / sizeof(uint64_t);
+	uint64_t *buf = nvefs_buf_new(NVEFS_WINDOW_BLKS * NVEFS_BLOCK_SIZE);
+	struct nvefs_queue *q;
+
+	if (!buf || nvefs_queue_init(dev, 0, &q))
+		die("no queue");
+	for (uint64_t nr = 0; nr < gib * GIB_WINDOWS; nr++) {
+		for (uint32_t i = 0; i < NVEFS_WINDOW_BLKS; i++)
+			fill(buf + i * words, window_pblk(nr) + i);
+		if (nvefs_queue_write(q, window_pblk(nr), NVEFS_WINDOW_BLKS, buf, 0))
+			die("writing");
+	}
+	nvefs_queue_done(q);
+	nvefs_buf_free(buf);
+}
+
 int main(int argc, char **argv)
 {
 	struct image img = {0};
@@ -143,7 +192,8 @@ int main(int argc, char **argv)
 	uint64_t amount;
 
 	if (argc != 4 || !(amount = strtoull(argv[3], NULL, 0)))
-		die("usage: scale_image PATH files N | scale_image PATH data GIB");
+		die("usage: scale_image PATH files N | scale_image PATH data|written GIB");
+	img.written = !strcmp(argv[2], "written");
 	if (!strcmp(argv[2], "files"))
 		make_files(&img, amount);
 	else
@@ -155,6 +205,8 @@ int main(int argc, char **argv)
 	params.next_ino = img.items[img.n - 1].key.ino + 1;
 	if (nvefs_dev_open(argv[1], &opts, &dev, &err) || nvefs_store_mkfs(dev, &params, NULL, &err))
 		die(err.text);
+	if (img.written)
+		write_data(dev, amount);
 	nvefs_dev_close(dev);
 	printf("%u\n", img.n);
 	return 0;
