@@ -72,7 +72,7 @@ int nvefs_nop_run(struct nvefs_fs *fs, struct nvefs_queue *q, uint32_t nkeys, ui
 			again = !nvefs_space_reclaim(fs, q);
 		}
 	} while (again);
-	return err;
+	return op.no_room ? nvefs_alloc_errno(fs->st, err) : err;
 }
 
 int nvefs_nop_get(struct nvefs_nop *op, uint64_t ino, struct nvefs_inode **ret_in)

@@ -331,7 +331,7 @@ void nvefs_op_finish(struct nvefs_op *op, int err, uint64_t result)
 		nvefs_inode_put(op->in2);
 	if (op->in)
 		nvefs_inode_put(op->in);
-	req->err = err;
+	req->err = nvefs_alloc_errno(w->fs->st, err);
 	req->result = result;
 	w->inflight--;
 	w->answered++;

@@ -203,6 +203,17 @@ void nvefs_room_put(struct nvefs_alloc *a, uint32_t n)
 	__atomic_fetch_add(&a->room, (int64_t)n, __ATOMIC_RELAXED);
 }
 
+int nvefs_alloc_errno(struct nvefs_store *st, int err)
+{
+	const struct nvefs_alloc *a = st->alloc;
+
+	if (err != -ENOSPC)
+		return err;
+	return __atomic_load_n(&a->banned, __ATOMIC_RELAXED) || __atomic_load_n(&a->meta_unread, __ATOMIC_RELAXED) ?
+		       -EIO :
+		       -ENOSPC;
+}
+
 /* Free, but to be had only after a commit, or when a trim is through. */
 static int64_t coming_blks(const struct nvefs_alloc *a)
 {

@@ -51,6 +51,11 @@ int nvefs_alloc_data(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs
  */
 int nvefs_alloc_data_last(struct nvefs_store *st, struct nvefs_queue *q, struct nvefs_alloc_cursor *c,
 			  uint64_t *ret_pblk);
+/*
+ * What is said to whoever found no space and has tried all there is: -EIO for -ENOSPC when the bitmap of
+ * a group that has free blocks could not be read, so that they are out of reach. Other errors stay. Any thread.
+ */
+int nvefs_alloc_errno(struct nvefs_store *st, int err);
 /* Reserved, but not written: free again at once. */
 void nvefs_block_unreserve(struct nvefs_store *st, uint64_t pblk, uint32_t count);
 /* Reserved, but in an unknown state (a write timed out): out of use until the next mount. */

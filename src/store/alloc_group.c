@@ -179,6 +179,8 @@ void nvefs_group_ban(struct nvefs_alloc *a, uint32_t g)
 
 	nvefs_mutex_lock(lock);
 	if (!a->groups[g].mem) {
+		if (a->groups[g].avail)
+			__atomic_store_n(&a->banned, true, __ATOMIC_RELAXED);
 		__atomic_fetch_sub(&a->room, (int64_t)a->groups[g].avail, __ATOMIC_RELAXED);
 		a->groups[g].avail = 0;
 		nvefs_hint_clear(a->run_map, g);

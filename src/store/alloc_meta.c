@@ -154,12 +154,17 @@ static int group_cached(struct nvefs_store *st, uint32_t g, struct nvefs_miss *m
 	struct nvefs_alloc *a = st->alloc;
 	int err = nvefs_group_cached(st, g, miss);
 
-	if (err != -EAGAIN)
-		return err;
-	if (a->miss_pblk != miss->pblk)
-		a->misses = 0;
-	a->miss_pblk = miss->pblk;
-	return ++a->misses > META_TRIES ? -EIO : -EAGAIN;
+	if (err == -EAGAIN) {
+		if (a->miss_pblk != miss->pblk)
+			a->misses = 0;
+		a->miss_pblk = miss->pblk;
+		err = ++a->misses > META_TRIES ? -EIO : -EAGAIN;
+	}
+	if (!err && a->meta_unread == g + 1)
+		__atomic_store_n(&a->meta_unread, 0, __ATOMIC_RELAXED);
+	else if (err == -EIO || err == -EUCLEAN)
+		__atomic_store_n(&a->meta_unread, g + 1, __ATOMIC_RELAXED);
+	return err;
 }
 
 static int refill(struct nvefs_store *st, struct nvefs_stash *s, uint32_t want,

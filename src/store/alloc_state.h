@@ -121,6 +121,8 @@ struct nvefs_alloc {
 	uint64_t tail;	     /* as the last release said */
 	uint64_t handle_seq; /* counts ended transaction handles */
 	uint32_t nmems;
+	bool banned;	      /* a group with free blocks is out of use */
+	uint32_t meta_unread; /* one more than the group that metadata could not be taken from; 0: none */
 
 	struct nvefs_mutex collect_lock; /* a leaf; never held while collecting */
 	struct nvefs_cond collect_cond;

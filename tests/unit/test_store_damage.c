@@ -7,6 +7,8 @@
 #include "device/fault.h"
 #include "format/block.h"
 #include "format/journal.h"
+#include "format/layout.h"
+#include "store/alloc.h"
 #include "store/tree.h"
 #include "test_store.h"
 
@@ -378,6 +380,54 @@ START_TEST(random_damage_never_crashes)
 }
 END_TEST
 
+/* Take all data blocks that can be had; what is said at the end. */
+static int take_all(struct fixture *f, uint64_t *ret_blks)
+{
+	struct nvefs_alloc_cursor c = {0};
+	uint64_t pblk;
+	uint32_t got;
+	bool more = false;
+	int err;
+
+	*ret_blks = 0;
+	while (!(err = nvefs_alloc_data(f->st, f->q, &c, 64, &pblk, &got, &more)))
+		*ret_blks += got;
+	ck_assert_int_eq(err, -ENOSPC);
+	ck_assert(!more);
+	return nvefs_alloc_errno(f->st, err);
+}
+
+/* Free blocks out of reach are an error of the device, not a full file system. _i 1: nothing is out of reach. */
+START_TEST(free_space_whose_bitmap_cannot_be_read)
+{
+	const uint64_t bitmap = nvefs_layout_bitmap_pblk(1);
+	const struct nvefs_fault unreadable = {.op = NVEFS_IO_READ,
+					       .action = NVEFS_FAULT_FAIL,
+					       .err = -EIO,
+					       .every = 1,
+					       .first_pblk = bitmap,
+					       .end_pblk = bitmap + 1};
+	struct nvefs_dev *ram;
+	struct fixture f;
+	uint64_t blks;
+
+	fixture_init(&f, "ram:200M", &by_hand);
+	fixture_close(&f);
+	nvefs_queue_done(f.q);
+	ram = f.dev;
+	ck_assert_int_eq(nvefs_fault_wrap(ram, &unreadable, !_i, &f.dev), 0);
+	f.q = test_queue(f.dev);
+	fixture_open(&f, &by_hand);
+	ck_assert_int_eq(nvefs_alloc_errno(f.st, -ENOSPC), -ENOSPC);
+	ck_assert_int_eq(take_all(&f, &blks), _i ? -ENOSPC : -EIO);
+	ck_assert(blks > 16384 && (blks > NVEFS_GROUP_BLKS) == (_i == 1));
+	ck_assert_int_eq(nvefs_alloc_errno(f.st, -EROFS), -EROFS);
+	ck_assert_int_eq(nvefs_alloc_errno(f.st, 0), 0);
+	fixture_crash(&f);
+	fixture_done(&f);
+}
+END_TEST
+
 START_TEST(an_empty_device_is_no_file_system)
 {
 	struct fixture f = {0};
@@ -408,6 +458,7 @@ Suite *store_damage_suite(void)
 	tcase_add_loop_test(tc, any_superblock_slot_is_enough, 0, 3);
 	tcase_add_test(tc, the_newest_superblock_counts);
 	tcase_add_test(tc, random_damage_never_crashes);
+	tcase_add_loop_test(tc, free_space_whose_bitmap_cannot_be_read, 0, 2);
 	tcase_add_test(tc, an_empty_device_is_no_file_system);
 	suite_add_tcase(s, tc);
 	return s;
