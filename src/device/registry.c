@@ -129,13 +129,15 @@ static int open_scsi(const struct nvefs_uri *uri, const struct nvefs_node *node,
 		     const struct nvefs_dev_open_opts *opts, struct nvefs_dev **ret_dev,
 		     struct nvefs_error *err)
 {
+	struct nvefs_scsi_linux_options o = {.sg_io = NVEFS_SG_IO_AUTO};
 	struct nvefs_fault_options f = {.nfaults = 0};
-	const struct nvefs_uri_option_set set = {nvefs_fault_option_table, &f};
+	const struct nvefs_uri_option_set sets[] = {{nvefs_scsi_linux_option_table, &o},
+						    {nvefs_fault_option_table, &f}};
 	struct nvefs_dev *dev;
-	int code = nvefs_uri_apply(uri, &set, 1, err);
+	int code = nvefs_uri_apply(uri, sets, sizeof(sets) / sizeof(sets[0]), err);
 
 	if (!code)
-		code = nvefs_scsi_linux_open(uri, node, opts, &dev, err);
+		code = nvefs_scsi_linux_open(uri, node, &o, opts, &dev, err);
 	return code ? code : put_faults(&f, uri->text, dev, ret_dev, err);
 }
 
@@ -158,9 +160,9 @@ static int open_node(const struct nvefs_uri *uri, const struct nvefs_dev_open_op
 		    "%s: is a partition: commands would reach the whole device: use /dev/%s",
 		    uri->name, node.block);
 	case NVEFS_NODE_CONTROLLER:
-		return nvefs_error_set(err, -ENOTSUP,
-				       "%s: is a controller: name one of its namespaces (nvme list)",
-				       uri->name);
+		return nvefs_error_set(
+		    err, -ENOTSUP, "%s: is a controller: name one of its namespaces (nvme list)",
+		    uri->name);
 	case NVEFS_NODE_OTHER:
 		break;
 	}
@@ -260,8 +262,10 @@ static void help_make(void)
 	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at,
 			       "Options of an NVMe namespace:\n");
 	at = help_options(at, nvefs_nvme_linux_option_table);
-	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at,
-			       "Options of every target:\n");
+	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at, "Options of a SCSI disk:\n");
+	at = help_options(at, nvefs_scsi_linux_option_table);
+	at +=
+	    (size_t)snprintf(help_text + at, sizeof(help_text) - at, "Options of every target:\n");
 	at = help_options(at, nvefs_fault_option_table);
 	at += (size_t)snprintf(help_text + at, sizeof(help_text) - at,
 			       "Options of the scsi route, without effect on the native one:\n");

@@ -2,8 +2,9 @@
 /*
  * SG_IO holds its caller until the command is done, on either kind of node, so
  * some threads for each queue make the calls. UNIT ATTENTION, BUSY and what a
- * transport says of passing trouble are tried again, and once a command that timed out: the kernel has had
- * it aborted, and what comes again writes the same data to the same place. See nvefs_retry_result.
+ * transport says of passing trouble are tried again, and once a command that timed out: the kernel
+ * has had it aborted, and what comes again writes the same data to the same place. See
+ * nvefs_retry_result.
  */
 #include "device/scsi_linux.h"
 
@@ -49,8 +50,30 @@ struct scsi_linux {
 	struct nvefs_scsi_unit unit;
 	bool read_only;
 	int lock_fd; /* block node, held exclusively; -1: there is none, and the sg node is */
-	int fd;	     /* for commands: that one of the two */
+	int fd;	     /* for commands: lock_fd, or the sg node */
 };
+
+static int set_sg_io(void *config, const char *value)
+{
+	struct nvefs_scsi_linux_options *o = config;
+
+	if (!value)
+		return -EINVAL;
+	if (!strcmp(value, "auto"))
+		o->sg_io = NVEFS_SG_IO_AUTO;
+	else if (!strcmp(value, "sd"))
+		o->sg_io = NVEFS_SG_IO_SD;
+	else if (!strcmp(value, "sg"))
+		o->sg_io = NVEFS_SG_IO_SG;
+	else
+		return -EINVAL;
+	return 0;
+}
+
+const struct nvefs_uri_option nvefs_scsi_linux_option_table[] = {
+    {"sg_io", "auto|sd|sg",
+     "the node that commands go by (auto: sd, which costs less, if it is there)", set_sg_io},
+    {NULL, NULL, NULL, NULL}};
 
 struct slot {
 	struct nvefs_job job;
@@ -183,7 +206,8 @@ static void finish(struct nvefs_queue *q, struct slot *slot)
 						: retry_for(&slot->task.hdr, slot->task.sense);
 	int err;
 
-	slot->retry.in_doubt |= slot->err == -EINTR || (!slot->err && slot->task.hdr.host_status == NVEFS_SCSI_HOST_TIME_OUT);
+	slot->retry.in_doubt |= slot->err == -EINTR || (!slot->err && slot->task.hdr.host_status ==
+									  NVEFS_SCSI_HOST_TIME_OUT);
 	if (nvefs_retries_add(&sq->retries, &slot->retry, (struct nvefs_retry_want){.kind = again}))
 		return;
 	if (slot->err) {
@@ -222,15 +246,15 @@ static bool prepare_wait(struct nvefs_queue *q)
 {
 	struct sg_queue *sq = q->priv;
 
-	return nvefs_callers_prepare_wait(sq->callers) &&
-	       nvefs_retries_prepare_wait(&sq->retries);
+	return nvefs_callers_prepare_wait(sq->callers) && nvefs_retries_prepare_wait(&sq->retries);
 }
 
 static void describe(const struct nvefs_dev *dev, char *buf, size_t len)
 {
 	const struct scsi_linux *sl = nvefs_container_of(dev, struct scsi_linux, dev);
 
-	snprintf(buf, len, "SG_IO on /dev/%s", sl->node.block[0] ? sl->node.block : sl->node.character);
+	snprintf(buf, len, "SG_IO on /dev/%s",
+		 sl->fd == sl->lock_fd ? sl->node.block : sl->node.character);
 }
 
 static void close_dev(struct nvefs_dev *dev)
@@ -275,7 +299,8 @@ static int health(struct nvefs_dev *dev, struct nvefs_drive_health *ret, struct 
 {
 	struct scsi_linux *sl = scsi_from(dev);
 
-	return nvefs_scsi_health(send_for_health, sl, dev->identity.target, dev->limits.lba_bytes, ret, err);
+	return nvefs_scsi_health(send_for_health, sl, dev->identity.target, dev->limits.lba_bytes,
+				 ret, err);
 }
 
 static const struct nvefs_backend_ops ops = {
@@ -316,24 +341,41 @@ static uint32_t transfer_bytes(const struct scsi_linux *sl)
 }
 
 /*
- * Commands go by the block node, which is held anyway, whichever of the two was named: sg copies all that it
- * transfers, through memory that it clears for each command but one at a time (src/README.md has figures).
- * A unit that no disk driver has goes by its only node, and is locked by it.
+ * Commands go by the block node, which is held anyway, whichever of the two was named, unless sg is
+ * asked for: sg copies all that it transfers, through memory that it clears for each command but
+ * one at a time (src/README.md has figures). A unit that no disk driver has goes by its only node,
+ * and is locked by it.
  */
-static int open_nodes(struct scsi_linux *sl, const char *target, struct nvefs_error *err)
+static int open_nodes(struct scsi_linux *sl, enum nvefs_sg_io way, const char *target,
+		      struct nvefs_error *err)
 {
+	int mode =
+	    O_RDWR | O_EXCL; /* for reading, too: sg gives nobody the lock who cannot write */
+
 	if (sl->node.block[0]) {
-		sl->fd = sl->lock_fd = nvefs_node_lock(SYSFS, &sl->node, sl->read_only, target, err);
-		return sl->fd < 0 ? sl->fd : 0;
+		sl->fd = sl->lock_fd =
+		    nvefs_node_lock(SYSFS, &sl->node, sl->read_only, target, err);
+		if (sl->fd < 0 || way != NVEFS_SG_IO_SG)
+			return sl->fd < 0 ? sl->fd : 0;
+		mode = sl->read_only ? O_RDONLY : O_RDWR;
+	} else if (way == NVEFS_SG_IO_SD) {
+		return nvefs_error_set(
+		    err, -ENODEV,
+		    "%s: sg_io=sd: the kernel's disk driver does not have it: leave the option out",
+		    target);
 	}
-	/* For reading, too: sg gives nobody the lock who cannot write. */
-	sl->fd = nvefs_node_open(SYSFS, &sl->node, false, O_RDWR | O_EXCL);
+	if (!sl->node.character[0])
+		return nvefs_error_set(
+		    err, -ENODEV,
+		    "%s: sg_io=sg: it has no sg node: load the module sg (modprobe sg)", target);
+	sl->fd = nvefs_node_open(SYSFS, &sl->node, false, mode);
 	if (sl->fd >= 0)
 		return 0;
 	if (sl->fd == -EBUSY)
 		return nvefs_error_set(err, sl->fd, "%s: in use: wait for the program that has it",
 				       target);
-	return nvefs_error_set(err, sl->fd, "%s: cannot be opened: %s", target, strerror(-sl->fd));
+	return nvefs_error_set(err, sl->fd, "%s: /dev/%s cannot be opened: %s", target,
+			       sl->node.character, strerror(-sl->fd));
 }
 
 /* Which SYNCHRONIZE CACHE the unit knows, by having it done: no page of any unit tells. */
@@ -367,9 +409,9 @@ static int learn(struct scsi_linux *sl, const char *target, struct nvefs_error *
 	int code;
 
 	if (max_bytes < NVEFS_BLOCK_SIZE)
-		return nvefs_error_set(err, -ENOTSUP,
-				       "%s: the kernel allows %u bytes in a command: 4096 are needed",
-				       target, max_bytes);
+		return nvefs_error_set(
+		    err, -ENOTSUP, "%s: the kernel allows %u bytes in a command: 4096 are needed",
+		    target, max_bytes);
 	l->max_transfer_blks = max_bytes / NVEFS_BLOCK_SIZE;
 	sl->dev.drive.scsi.kernel_transfer_bytes = max_bytes == UINT32_MAX ? 0 : max_bytes;
 	l->max_segments = l->max_transfer_blks < MAX_SEGMENTS ? l->max_transfer_blks : MAX_SEGMENTS;
@@ -388,6 +430,7 @@ static int learn(struct scsi_linux *sl, const char *target, struct nvefs_error *
 }
 
 int nvefs_scsi_linux_open(const struct nvefs_uri *uri, const struct nvefs_node *node,
+			  const struct nvefs_scsi_linux_options *o,
 			  const struct nvefs_dev_open_opts *open_opts, struct nvefs_dev **ret_dev,
 			  struct nvefs_error *err)
 {
@@ -401,7 +444,7 @@ int nvefs_scsi_linux_open(const struct nvefs_uri *uri, const struct nvefs_node *
 	sl->node = *node;
 	sl->read_only = open_opts->flags & NVEFS_OPEN_RDONLY;
 	sl->fd = sl->lock_fd = -1;
-	code = open_nodes(sl, uri->name, err);
+	code = open_nodes(sl, o->sg_io, uri->name, err);
 	if (!code)
 		code = learn(sl, uri->name, err);
 	if (code) {

@@ -58,7 +58,8 @@ WAYS = {
     "block layer, O_DIRECT, io_uring": fio(NVME_BLOCK, "io_uring", "--direct=1"),
     "file system, native route": fio("/mnt/native/file", "libaio", "--direct=1", "--size=32m"),
     "file system, scsi route": fio("/mnt/scsi/file", "libaio", "--direct=1", "--size=32m"),
-    "SCSI disk: SG_IO": raw(SCSI_SD, "scsi"),
+    "SCSI disk: sd by SG_IO": raw(SCSI_SD, "scsi"),
+    "SCSI disk: sg by SG_IO": raw(SCSI_SG + ",sg_io=sg", "scsi"),
     "SCSI disk: block layer, O_DIRECT, io_uring": fio(SCSI_SD, "io_uring", "--direct=1"),
 }
 # What could be done to the native way, by fio, which can do all of it; compared with the first.

@@ -26,9 +26,9 @@ WAYS = [
     Way("block node by ioctl", BLOCK + ",passthrough=ioctl", device="nvme"),
     Way("NVMe by the scsi route", BLOCK, route="scsi", device="nvme"),
     Way("ng, LBA 4096, 8 KiB a command, one queue", SMALL, device="small"),
-    Way("SG_IO on sd, by the sg node's name", "/dev/test/sg0", device="scsi"),
-    Way("SG_IO on sd", "/dev/test/sd0", device="scsi"),
-    Way("SG_IO on sd, LBA 4096", "/dev/test/sg1", device="scsi4k"),
+    Way("sg by SG_IO", "/dev/test/sg0,sg_io=sg", device="scsi"),
+    Way("sd by SG_IO", "/dev/test/sd0", device="scsi"),
+    Way("sg, LBA 4096", "/dev/test/sg1,sg_io=sg", device="scsi4k"),
 ]
 TREE = os.path.join(TOP, "src", "nvme")
 
@@ -74,6 +74,9 @@ class Ways(DriveCase):
         driver("unbind")
         try:
             self.assertIn("SG_IO on " + node(sg), run(MKFS, "-n", "-f", sg).stdout)
+            r = run(MKFS, "-n", "-f", sg + ",sg_io=sd", check=False)
+            self.assertEqual(r.returncode, 1)
+            self.assertIn("the kernel's disk driver does not have it", r.stderr)
             self.work(Way("SG_IO on sg", sg))
             self.mount(target=sg)
             r = run(MKFS, "-f", sg, check=False)
@@ -99,7 +102,10 @@ class Told(DriveCase):
         said = run(MKFS, "-n", "-f", SMALL).stdout
         for word in ("LBA 4096", "transfer 8 KiB", "hardware queues 1,"):
             self.assertIn(word, said)
-        self.assertIn("SG_IO on " + node("/dev/test/sd0"), run(MKFS, "-n", "-f", "/dev/test/sg0").stdout)
+        for name in ("/dev/test/sg0", "/dev/test/sd0"):
+            self.assertIn("SG_IO on " + node("/dev/test/sd0"), run(MKFS, "-n", "-f", name).stdout)
+            self.assertIn("SG_IO on " + node("/dev/test/sd0"), run(MKFS, "-n", "-f", name + ",sg_io=sd").stdout)
+            self.assertIn("SG_IO on " + node("/dev/test/sg0"), run(MKFS, "-n", "-f", name + ",sg_io=sg").stdout)
         self.assertIn("LBA 4096", run(MKFS, "-n", "-f", "/dev/test/sd1").stdout)
 
     def test_info(self):

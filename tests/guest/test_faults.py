@@ -16,14 +16,14 @@ MACHINE = Machine(nvme=[Nvme(Disk("128M"), Disk("128M", lba=4096)), Nvme(Disk("1
                   modprobe=["scsi_debug dev_size_mb=96 lbpu=1"], more_scsi=1,
                   append="nvme_core.io_timeout=5", limit=1500)
 
-NVME, SCSI = Way("NVMe", "/dev/test/ng0-1", disk="nvme0-1"), Way("SCSI", "/dev/test/sg0", disk="scsi0")
+NVME, SCSI = Way("NVMe", "/dev/test/ng0-1", disk="nvme0-1"), Way("SCSI by sg", "/dev/test/sg0,sg_io=sg", disk="scsi0")
 IOCTL = Way("NVMe by ioctl", "/dev/test/nvme0-1,passthrough=ioctl", disk="nvme0-1")
 ROUTE = Way("NVMe by the scsi route", "/dev/test/ng0-1", route="scsi", disk="nvme0-1")
 NVME4K = Way("NVMe, LBA 4096", "/dev/test/ng0-2", disk="nvme0-2")
-SD = Way("SCSI, sd node", "/dev/test/sd0", disk="scsi0")
-SCSI4K = Way("SCSI, LBA 4096", "/dev/test/sg1", disk="scsi1")
+SD = Way("SCSI by sd", "/dev/test/sd0", disk="scsi0")
+SCSI4K = Way("SCSI by sg, LBA 4096", "/dev/test/sg1,sg_io=sg", disk="scsi1")
 HEAD = Way("NVMe with several paths", "/dev/test/ng1-1")
-DEBUG = Way("scsi_debug", "/dev/test/sgdebug0")
+DEBUG = Way("scsi_debug", "/dev/test/sgdebug0,sg_io=sg")
 
 
 def pci_address(controller):
@@ -31,7 +31,7 @@ def pci_address(controller):
 
 
 def controller_of(way):
-    return os.path.basename(controller_node(way.target.split(",")[0]))
+    return os.path.basename(controller_node(way.device))
 
 
 class Removal:
@@ -44,7 +44,7 @@ class Removal:
 def removal(way):
     if way.disk.startswith("nvme"):
         return Removal(f"/sys/bus/pci/devices/{pci_address(controller_of(way))}/remove", "/sys/bus/pci/rescan", "1")
-    name = os.path.basename(node(way.target))
+    name = os.path.basename(node(way.device))
     kind = "scsi_generic" if name.startswith("sg") else "block"
     device = os.path.realpath(f"/sys/class/{kind}/{name}/device")
     host, bus, target, lun = os.path.basename(device).split(":")
@@ -161,7 +161,7 @@ class Faults(FaultCase):
                 fio = self.load()
                 for _ in range(3):
                     time.sleep(1.5)
-                    run("sg_reset", "--device", node(way.target))
+                    run("sg_reset", "--device", node(way.device))
                 said = fio.communicate(timeout=120)[0]
                 self.assertEqual(fio.returncode, 0, said)
                 self.assertFalse(self.stats()["read_only"])
@@ -186,7 +186,7 @@ class Faults(FaultCase):
                 self.assertLess(time.monotonic() - begun, 30)
                 self.assertFalse(self.is_mounted())
                 put(comes_back.brings_back, comes_back.word)
-                self.wait_until("the drive is back", lambda way=way: os.path.exists(way.target.split(",")[0]), 20)
+                self.wait_until("the drive is back", lambda way=way: os.path.exists(way.device), 20)
                 self.intact(way)
 
 
@@ -230,12 +230,12 @@ class Debug(FaultCase):
         """What a reset leaves to be told is no error of the command that is told it."""
         self.prepare(DEBUG)
         for i in range(5):
-            run("sg_reset", "--device", node(DEBUG.target))
+            run("sg_reset", "--device", node(DEBUG.device))
             self.put(f"after{i}", b"a" * 9000)
             run("sync", self.path(f"after{i}"))
         self.assertEqual(self.stats()["device"]["errors"], 0)
         self.umount()
-        run("sg_reset", "--device", node(DEBUG.target))
+        run("sg_reset", "--device", node(DEBUG.device))
         self.intact(DEBUG)
 
 
@@ -243,7 +243,7 @@ class Health(FaultCase):
     """scsi_debug has log pages; its TEST bit makes it predict a failure. QEMU's disk has none."""
 
     def predict(self, on):
-        run("sg_wr_mode", "--page=1c", f"--contents=1c,a,{'c' if on else '8'},0,0,0,0,0,0,0,0,0", node(DEBUG.target))
+        run("sg_wr_mode", "--page=1c", f"--contents=1c,a,{'c' if on else '8'},0,0,0,0,0,0,0,0,0", node(DEBUG.device))
 
     def told(self):
         info = self.info()

@@ -27,7 +27,7 @@ BOOT = int(os.environ.get("NVEFS_TEST_BOOT", "0"))  # the number of this guest
 STATE = os.environ.get("NVEFS_TEST_STATE_DIR", "")
 WAYS = [Way("ng by io_uring", "/dev/test/ng0-1", disk="nvme0-1"),
         Way("NVMe by the scsi route", "/dev/test/nvme0-2", route="scsi", disk="nvme0-2"),
-        Way("SG_IO, by the sg node's name", "/dev/test/sg0", disk="scsi0")]
+        Way("sg by SG_IO", "/dev/test/sg0,sg_io=sg", disk="scsi0")]
 NAMES = 40
 
 

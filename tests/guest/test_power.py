@@ -35,14 +35,14 @@ WAYS = [
     Way("block node by ioctl", "/dev/test/nvme0-2,passthrough=ioctl", disk="nvme0-2"),
     Way("NVMe by the scsi route", "/dev/test/ng0-3", route="scsi", disk="nvme0-3"),
     Way("ng, LBA 4096", "/dev/test/ng0-4", disk="nvme0-4"),
-    Way("SG_IO, by the sg node's name", "/dev/test/sg0", disk="scsi0"),
-    Way("SG_IO", "/dev/test/sd1", disk="scsi1"),
-    Way("sg, LBA 4096", "/dev/test/sg2", disk="scsi2"),
+    Way("sg by SG_IO", "/dev/test/sg0,sg_io=sg", disk="scsi0"),
+    Way("sd by SG_IO", "/dev/test/sd1", disk="scsi1"),
+    Way("sg, LBA 4096", "/dev/test/sg2,sg_io=sg", disk="scsi2"),
 ]
 # Their volatile cache is off: of the SCSI disk from the start, of the NVMe controller by Set Features.
 WITHOUT_CACHE = [
     Way("ng without a cache", "/dev/test/ng1-1", disk="nvme1-1"),
-    Way("sg without a cache", "/dev/test/sg3", disk="scsi3"),
+    Way("sg without a cache", "/dev/test/sg3,sg_io=sg", disk="scsi3"),
 ]
 
 

@@ -27,7 +27,7 @@ MACHINE = Machine(nvme=[Nvme(Disk("96M")), Nvme(Disk("16M"))], modprobe=["scsi_d
 NVME = Way("ng by io_uring", "/dev/test/ng0-1", disk="nvme0-1")
 IOCTL = Way("block node by ioctl", "/dev/test/nvme0-1,passthrough=ioctl", disk="nvme0-1")
 ROUTE = Way("NVMe by the scsi route", "/dev/test/ng0-1", route="scsi", disk="nvme0-1")
-DEBUG = Way("SG_IO", "/dev/test/sgdebug0")
+DEBUG = Way("sg by SG_IO", "/dev/test/sgdebug0,sg_io=sg")
 SCSI_DEBUG = "/sys/bus/pseudo/drivers/scsi_debug/"
 IGNORE_MEDIUM_ACCESS = 128
 
