@@ -33,7 +33,7 @@
 #define SLOTS 64u	       /* blocks of the file, each with one write under way */
 #define READERS 8u
 #define TAGS 32u	       /* different duplicates */
-#define LEAVE_BLKS 200u
+#define LEAVE_BLKS 500u /* soon used again; with less, writes wait for space one by one, and nothing is raced for */
 #define READ_NS 8000000u
 #define ROUND 1500u /* writes until everything settles */
 #define SYNC_EVERY 400u
