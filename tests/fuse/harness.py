@@ -84,6 +84,16 @@ def next_line(p, stream):
     return line
 
 
+def has_ended(pid):
+    """Also when nobody has asked for its exit status yet; not while another of its threads holds its files."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as f:
+            state = f.read().rsplit(")", 1)[1].split()[0]
+        return state == "Z" and len(os.listdir(f"/proc/{pid}/task")) == 1
+    except OSError:
+        return True
+
+
 def mounts():
     """(mount point, type, source) of all mounts, oldest first; asks no file system."""
     out = []

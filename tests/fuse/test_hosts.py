@@ -15,20 +15,11 @@ import subprocess
 import threading
 import time
 
-from harness import CTL, DUMP, FSCK, MKFS, NVEFS, TIMEOUT, TUNE, Case, main, next_line, run, started
+from harness import CTL, DUMP, FSCK, MKFS, NVEFS, TIMEOUT, TUNE, Case, has_ended, main, next_line, run, started
 
 BLOCK, CLAIM, BEAT = 4096, 8, 12
 INTERVAL = 0.1
 WATCH = 10 * INTERVAL
-
-
-def has_ended(pid):
-    """Also when nobody has asked for its exit status yet."""
-    try:
-        with open(f"/proc/{pid}/stat", encoding="utf-8") as f:
-            return f.read().rsplit(")", 1)[1].split()[0] == "Z"
-    except FileNotFoundError:
-        return True
 
 
 class OtherHost(threading.Thread):

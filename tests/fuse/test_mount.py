@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 
-from harness import CTL, MKFS, NVEFS, TIMEOUT, UMOUNT, Case, main, mounts, next_line, run, started
+from harness import CTL, MKFS, NVEFS, TIMEOUT, UMOUNT, Case, has_ended, main, mounts, next_line, run, started
 
 
 class Mount(Case):
@@ -125,11 +125,7 @@ class Mount(Case):
 
     @staticmethod
     def serving(pid):
-        try:
-            with open(f"/proc/{pid}/stat", encoding="ascii") as f:
-                return f.read().rsplit(")", 1)[1].split()[0] != "Z"
-        except OSError:
-            return False
+        return not has_ended(pid)
 
     def test_signal_with_open_unlinked_files(self):
         self.mkfs()
