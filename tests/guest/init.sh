@@ -97,7 +97,11 @@ for c in /sys/class/nvme/nvme*; do
 		case $d in *p[0-9]* | *'*') continue ;; esac
 		kind=${d#dev/}
 		kind=${kind%%[0-9]*}
-		ln -s "../${d#dev/}" "dev/test/$kind${serial#NVEFS}-${d##*n}"
+		# Kernels from 6.11 on look at namespaces at the same time: the number in a name goes by who was first.
+		nsid=${d##*n}
+		attribute=/sys/class/block/nvme${d#"dev/$kind"}/nsid
+		[ -e "$attribute" ] && read -r nsid <"$attribute"
+		ln -s "../${d#dev/}" "dev/test/$kind${serial#NVEFS}-$nsid"
 	done
 done
 for d in /sys/bus/scsi/devices/*:*:*:*; do

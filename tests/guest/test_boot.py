@@ -20,7 +20,10 @@ class Boot(unittest.TestCase):
         for name, is_kind in (("ng0-1", stat.S_ISCHR), ("ng0-2", stat.S_ISCHR), ("nvme0-1", stat.S_ISBLK),
                               ("nvme0-2", stat.S_ISBLK), ("sg0", stat.S_ISCHR), ("sd0", stat.S_ISBLK)):
             self.assertTrue(is_kind(os.stat("/dev/test/" + name).st_mode), name)
-        self.assertEqual(node("/dev/test/ng0-1"), "/dev/ng0n1")
+        for number in ("1", "2"):
+            block = os.path.basename(node("/dev/test/nvme0-" + number))
+            self.assertEqual(node("/dev/test/ng0-" + number), "/dev/" + block.replace("nvme", "ng"))
+            self.assertEqual(attribute(f"/sys/class/block/{block}/nsid"), number)
 
     def test_limits(self):
         queue = f"/sys/block/{os.path.basename(node('/dev/test/nvme0-2'))}/queue"

@@ -54,7 +54,7 @@ class Same(DriveCase):
     def number(self, text, pattern):
         m = re.search(pattern, text)
         self.assertTrue(m, f"no {pattern} in\n{text}")
-        return int(m[1])
+        return int(m[1], 16 if m[1].startswith("0x") else 10)
 
     def test_sizes(self):
         for target in DISKS:
@@ -81,7 +81,7 @@ class Same(DriveCase):
             _, lba = self.namespace(target)
             ctrl = self.identify(target, "id-ctrl")
             said = self.pages(target, "-p", "bl")
-            longest = self.number(said, r"Maximum transfer length: (\d+) blocks") * lba
+            longest = self.number(said, r"Maximum transfer length: (0x[0-9a-f]+|\d+)") * lba
             # The kernel's own limit, by pages of a transfer, may be below the drive's.
             kernel = f"/sys/block/{os.path.basename(node(target)).replace('ng', 'nvme')}/queue/"
             with open(kernel + "max_hw_sectors_kb", encoding="utf-8") as f:
@@ -106,7 +106,7 @@ class Same(DriveCase):
         target = "/dev/test/ng0-1"
         try:
             for value, word in ((1, "on"), (0, "off")):
-                run("nvme", "set-feature", controller_node(target), "-f", "6", "-v", value)
+                run("nvme", "set-feature", controller_node(target), "-f", "6", f"--value={value}")
                 self.assertEqual(self.wce(target), (value, value))
                 run(MKFS, "-q", "-f", target)
                 for route in ("native", "scsi"):
@@ -117,7 +117,7 @@ class Same(DriveCase):
                         self.assertEqual(told["scsi"]["volatile_write_cache"], word)
                     self.umount()
         finally:
-            run("nvme", "set-feature", controller_node(target), "-f", "6", "-v", 1)
+            run("nvme", "set-feature", controller_node(target), "-f", "6", "--value=1")
 
     def test_data(self):
         """What one writes the other reads, at the first, some middle and the last block."""
