@@ -92,7 +92,7 @@ class Same(DriveCase):
             has_dsm = ctrl["oncs"] >> 2 & 1
             said = self.scsi("sg_readcap", "--16", SHIM_NODE, target=target).stdout
             self.assertEqual(self.number(said, r"lbpme=(\d)"), has_dsm)
-            self.assertEqual(self.number(self.pages(target, "-p", "lbpv"), r"\(LBPU\): (\d)"), has_dsm)
+            self.assertEqual(self.number(self.pages(target, "-p", "lbpv"), r"\bLBPU\b[)]?[:=] ?(\d)"), has_dsm)
 
     def wce(self, target):
         native = self.number(run("nvme", "get-feature", controller_node(target), "-f", "6").stdout.replace("0x", ""),
