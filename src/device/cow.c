@@ -20,7 +20,7 @@ struct page {
 	uint64_t pblk;
 	uint64_t change; /* of the layer's hash, when `summed` */
 	bool summed;
-	uint8_t data[NVEFS_BLOCK_SIZE];
+	_Alignas(8) uint8_t data[NVEFS_BLOCK_SIZE]; /* for who looks at it as a structure */
 };
 
 struct nvefs_cow {
@@ -34,7 +34,7 @@ struct nvefs_cow {
 	uint32_t nspare, max_spare;
 };
 
-static const uint8_t zeros[NVEFS_BLOCK_SIZE];
+static _Alignas(8) const uint8_t zeros[NVEFS_BLOCK_SIZE];
 
 struct nvefs_cow *nvefs_cow_new(const struct nvefs_cow *base, uint64_t nblks)
 {
