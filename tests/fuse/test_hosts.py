@@ -125,7 +125,7 @@ class Hosts(Case):
         self.kill()
         r = run(FSCK, "-p", self.img)
         self.assertIn("waiting up to 1 s", r.stderr)
-        self.assertEqual(self.mount().stderr, "")
+        self.assertNotIn("waiting up to", self.mount().stderr)  # for a host that is gone
 
     def beside_other_host(self, prepare, work):
         """On a machine that stands still for half a watch the other host is gone, rightly: then once more."""
@@ -150,7 +150,7 @@ class Hosts(Case):
             self.kill()
 
         self.beside_other_host(prepare, self.refused_in_all_ways)
-        self.assertEqual(self.mount().stderr, "")
+        self.assertNotIn("waiting up to", self.mount().stderr)  # for a host that is gone
 
     def refused_in_all_ways(self):
         for opts in ("rw", "ro"):
