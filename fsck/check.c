@@ -65,11 +65,15 @@ void nvefs_check_report(struct nvefs_check_ctx *c, const struct nvefs_problem *p
 		c->opts->report(c->opts->arg, &p);
 }
 
+/* Mending comes after the last pass, and is shown in its place. */
 int nvefs_check_progress(struct nvefs_check_ctx *c, uint64_t done, uint64_t total)
 {
+	bool mending = c->pass_no >= NPASSES;
+	uint32_t no = mending ? NPASSES - 1 : c->pass_no;
+
 	if (!c->opts->progress)
 		return 0;
-	return c->opts->progress(c->opts->arg, passes[c->pass_no].name, c->pass_no, NPASSES, done, total) ?
+	return c->opts->progress(c->opts->arg, mending ? "mending" : passes[no].name, no, NPASSES, done, total) ?
 		       -ECANCELED :
 		       0;
 }
